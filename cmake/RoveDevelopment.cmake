@@ -1,0 +1,51 @@
+# What tests, examples and benchmarks share. Nothing here reaches a user of rove::rove.
+
+add_library(rove_development INTERFACE)
+add_library(rove::development ALIAS rove_development)
+target_link_libraries(rove_development INTERFACE rove::rove)
+target_compile_options(rove_development INTERFACE -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wpedantic)
+if(ROVE_WERROR)
+  target_compile_options(rove_development INTERFACE -Werror)
+endif()
+if(ROVE_ARCH)
+  target_compile_options(rove_development INTERFACE -march=${ROVE_ARCH})
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# The instruction set decides what the headers become, so the configure step says which one it is: without a
+# -march, x86-64 means SSE2.
+function(rove_print_isa)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS}")
+  if(ROVE_ARCH)
+    list(APPEND flags -march=${ROVE_ARCH})
+  endif()
+  execute_process(
+    COMMAND ${CMAKE_CXX_COMPILER} ${flags} -x c++ -E -dM /dev/null
+    OUTPUT_VARIABLE macros
+    ERROR_VARIABLE problem
+    RESULT_VARIABLE status)
+  if(status)
+    message(FATAL_ERROR "rove: the compiler refuses the flags '${flags}': ${problem}")
+  endif()
+  if(macros MATCHES "__AVX512F__")
+    set(isa "AVX-512")
+  elseif(macros MATCHES "__AVX2__")
+    set(isa "AVX2")
+  elseif(macros MATCHES "__AVX__")
+    set(isa "AVX")
+  elseif(macros MATCHES "__SSE4_2__")
+    set(isa "SSE4.2")
+  elseif(macros MATCHES "__SSE2__")
+    set(isa "SSE2 (plain x86-64: right, but slow; configure with -DROVE_ARCH=native for this CPU)")
+  elseif(macros MATCHES "__ARM_NEON")
+    set(isa "NEON")
+  else()
+    set(isa "scalar code")
+  endif()
+  if(macros MATCHES "__FMA__" OR macros MATCHES "__aarch64__")
+    string(APPEND isa " with FMA")
+  endif()
+  message(STATUS "rove ${PROJECT_VERSION}: building for ${isa}")
+endfunction()
