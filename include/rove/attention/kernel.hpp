@@ -1,0 +1,107 @@
+/// \file
+/// What a kernel is: a callable, with optional faster entries.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "rove/attention/row_transform.hpp"
+#include "rove/core/config.hpp"
+#include "rove/core/context.hpp"
+
+ROVE_BEGIN_TAGGED
+
+/// Computes `problem.out` (and `problem.lse` where there is one) of an `AttentionProblem`:
+///
+///     kernel(problem, context)
+///
+/// Any callable will do, a lambda too. A kernel applies the problem's mask, score, key lengths, sinks and
+/// scale itself (`problem.site`, `slots`, `effective_scale` serve hand-written ones). It may be called from a
+/// context whose executor has many workers; it is never called twice at a time with one context.
+template <class K, class Problem>
+concept Kernel = requires(const K& kernel, const Problem& problem, const Context& context) {
+  kernel(problem, context);
+};
+
+namespace detail {
+
+struct NamesFused {
+  int fused;
+};
+struct NamesBackward {
+  int backward;
+};
+template <class K, class Probe>
+struct Ambiguous : K, Probe {};
+
+// A member of that name makes the look-up in a class that inherits both ambiguous. Finding it by name and not
+// by calling it keeps a generic lambda, or a member with a slip in its signature, from being taken for no
+// entry at all.
+template <class K>
+concept NamesFusedEntry = std::is_class_v<K> && !std::is_final_v<K> && !requires {
+  &Ambiguous<K, NamesFused>::fused;
+};
+template <class K>
+concept NamesBackwardEntry = std::is_class_v<K> && !std::is_final_v<K> && !requires {
+  &Ambiguous<K, NamesBackward>::backward;
+};
+
+template <class K, class Problem, class Transforms>
+concept FusedCallable = requires(const K& kernel, const Problem& problem, const Transforms& transforms,
+                                 const Context& context) {
+  kernel.fused(problem, transforms, context);
+};
+
+template <class K>
+concept WantsCallersScalars = requires {
+  requires K::in_callers_scalars;
+};
+
+}  // namespace detail
+
+/// A kernel that can also read rows through `RowTransforms` as it packs them and write rows through one:
+///
+///     kernel.fused(problem, transforms, context)
+///
+/// so that frames cost no pass over memory of their own. A class that has a member named `fused` must be
+/// callable so (final classes: by the call alone).
+template <class K, class Problem, class Transforms>
+concept FusingKernel = detail::FusedCallable<K, Problem, Transforms>;
+
+/// Asks for operands in the caller's element types where rows have to be materialised for `kernel`, instead
+/// of the accumulator type. Rows are rounded once more on the way in.
+template <class K>
+struct InCallersScalars {
+  static constexpr bool in_callers_scalars = true;
+  K kernel;
+  template <class Problem>
+  void operator()(const Problem& problem, const Context& context) const {
+    kernel(problem, context);
+  }
+};
+template <class K>
+InCallersScalars<K> in_callers_scalars(K kernel) {
+  return {std::move(kernel)};
+}
+
+/// Hides the fused entry of `kernel`: rows are turned into memory first, then it is called as any other
+/// kernel.
+template <class K>
+struct Materialised {
+  K kernel;
+  template <class Problem>
+  void operator()(const Problem& problem, const Context& context) const {
+    kernel(problem, context);
+  }
+  template <class Problem>
+  requires requires(const K& k, const Problem& p, int workers) { k.workspace_bytes(p, workers); }
+  std::size_t workspace_bytes(const Problem& problem, int workers) const {
+    return kernel.workspace_bytes(problem, workers);
+  }
+};
+template <class K>
+Materialised<K> materialised(K kernel) {
+  return {std::move(kernel)};
+}
+
+ROVE_END_TAGGED

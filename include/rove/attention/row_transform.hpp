@@ -1,0 +1,49 @@
+/// \file
+/// What a kernel does to a row when it reads or writes it, without knowing why.
+#pragma once
+
+#include <concepts>
+#include <span>
+
+#include "rove/core/config.hpp"
+#include "rove/core/scalar.hpp"
+
+ROVE_BEGIN_TAGGED
+
+/// A linear map per token, applied in place to one row in the accumulator type.
+///
+///     forward(batch, token, row)    row ← M_t row
+///     adjoint(batch, token, row)    row ← M_tᵀ row
+///
+/// `token` counts local rows for queries and outputs, slots for keys and values. The span is the whole row,
+/// unit stride. A transform that `is_identity` is never called.
+template <class T, class Acc>
+concept RowTransform = std::copy_constructible<T> &&
+    requires(const T& transform, Index batch, Index token, std::span<Acc> row) {
+  { T::is_identity } -> std::convertible_to<bool>;
+  transform.forward(batch, token, row);
+  transform.adjoint(batch, token, row);
+};
+
+/// Leaves rows as they are.
+struct IdentityTransform {
+  static constexpr bool is_identity = true;
+  template <Accumulator Acc>
+  void forward(Index, Index, std::span<Acc>) const {}
+  template <Accumulator Acc>
+  void adjoint(Index, Index, std::span<Acc>) const {}
+};
+
+/// The four places of one attention call where rows pass: queries, keys and values are read through
+/// `forward`, the output is written through `forward`; a backward pass reads and writes gradients through
+/// `adjoint`.
+template <class Query = IdentityTransform, class Key = IdentityTransform, class Value = IdentityTransform,
+          class Output = IdentityTransform>
+struct RowTransforms {
+  Query query;
+  Key key;
+  Value value;
+  Output output;
+};
+
+ROVE_END_TAGGED

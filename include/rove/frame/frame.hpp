@@ -1,0 +1,93 @@
+/// \file
+/// Frames: an invertible linear map R_t on a head's channels for each token t, and the four actions of it.
+///
+/// For rotations R⁻ᵀ = R and R⁻¹ = Rᵀ, so libraries that know rotary embeddings alone get by with two. A
+/// frame in general has all four, and attention needs each in its own place: queries turn by R⁻ᵀ, keys and
+/// values by R, outputs by R⁻¹, and gradients by the transposes of these.
+#pragma once
+
+#include <concepts>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "rove/core/config.hpp"
+#include "rove/core/scalar.hpp"
+
+ROVE_BEGIN_TAGGED
+
+/// The four actions of a frame on one row in the accumulator type, in place:
+///
+///     apply(b, t, row)              row ← R_t row
+///     inverse(b, t, row)            row ← R_t⁻¹ row
+///     transpose(b, t, row)          row ← R_tᵀ row
+///     inverse_transpose(b, t, row)  row ← R_t⁻ᵀ row
+///
+/// `batch()` is 1 (all batch rows share the frame) or the batch; `tokens()` frames follow, token t by local
+/// row for queries and outputs, by slot for keys and values. The row is the whole head, at least `channels()`
+/// wide; channels past `channels()` pass unchanged.
+template <class F, class Acc>
+concept FrameOn = std::copy_constructible<F> &&
+    requires(const F& frame, Index b, Index t, std::span<Acc> row) {
+  { frame.batch() } -> std::convertible_to<Index>;
+  { frame.tokens() } -> std::convertible_to<Index>;
+  { frame.channels() } -> std::convertible_to<Index>;
+  frame.apply(b, t, row);
+  frame.inverse(b, t, row);
+  frame.transpose(b, t, row);
+  frame.inverse_transpose(b, t, row);
+};
+
+/// A frame on float rows, double rows or both.
+template <class F>
+concept Frame = FrameOn<F, float> || FrameOn<F, double>;
+
+/// True where every R_t is the identity: `F::is_identity`, otherwise false. Such frames are never called.
+template <class F>
+inline constexpr bool is_identity_v = [] {
+  if constexpr (requires { F::is_identity; }) return static_cast<bool>(F::is_identity);
+  return false;
+}();
+
+/// True where R_tᵀ R_t = I for every token: `F::is_orthogonal`, otherwise false.
+template <class F>
+inline constexpr bool is_orthogonal_v = [] {
+  if constexpr (requires { F::is_orthogonal; }) return static_cast<bool>(F::is_orthogonal);
+  return false;
+}();
+
+/// True where R_a R_b = R_{a+b}, so that R_i⁻¹ R_j depends on j − i alone: `F::is_one_parameter`, otherwise
+/// false.
+template <class F>
+inline constexpr bool is_one_parameter_v = [] {
+  if constexpr (requires { F::is_one_parameter; }) return static_cast<bool>(F::is_one_parameter);
+  return false;
+}();
+
+/// R_t = I for every token.
+struct IdentityFrame {
+  static constexpr bool is_identity = true;
+  static constexpr bool is_orthogonal = true;
+  static constexpr bool is_one_parameter = true;
+  constexpr Index batch() const { return 1; }
+  constexpr Index tokens() const { return (std::numeric_limits<Index>::max)(); }
+  constexpr Index channels() const { return 0; }
+  template <Accumulator Acc>
+  void apply(Index, Index, std::span<Acc>) const {}
+  template <Accumulator Acc>
+  void inverse(Index, Index, std::span<Acc>) const {}
+  template <Accumulator Acc>
+  void transpose(Index, Index, std::span<Acc>) const {}
+  template <Accumulator Acc>
+  void inverse_transpose(Index, Index, std::span<Acc>) const {}
+};
+
+/// The frame that queries use where keys use `frame`. A frame whose model scales logits through its rotation
+/// (YaRN's attention factor) overloads it by argument-dependent look-up; all others are used as they are.
+template <Frame F>
+F query_frame(const F& frame) {
+  return frame;
+}
+
+ROVE_END_TAGGED
