@@ -5,10 +5,11 @@
 /// different instruction sets: it is a plain aggregate whose members are always inlined.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "rove/core/config.hpp"
+#include "rove/core/scalar.hpp"
 
 namespace rove {
 
@@ -43,8 +44,9 @@ struct TensorView {
     return row(b, h, t)[c * stride[3]];
   }
 
-  /// The part [first, first + count) of one dimension (0 batch … 3 channels), of the same storage. Not
-  /// checked.
+  /// The part [first, first + count) of one dimension (0 batch … 3 channels), of the same storage; not
+  /// checked
+  /// (`checked_slice` is).
   ROVE_ALWAYS_INLINE constexpr TensorView slice(int dimension, Index first, Index count) const {
     TensorView part = *this;
     part.data += first * stride[dimension];
@@ -107,6 +109,26 @@ struct IntegerSpan {
   ROVE_ALWAYS_INLINE Index size() const { return count; }
   ROVE_ALWAYS_INLINE explicit operator bool() const { return data != nullptr; }
 };
+
+/// The same view of other 16-bit storage of binary16 numbers, without a copy (see `as_half` of a pointer).
+template <class Storage>
+ROVE_ALWAYS_INLINE auto as_half(const TensorView<Storage>& view) {
+  auto* const data = as_half(view.data);
+  return TensorView<std::remove_pointer_t<std::remove_const_t<decltype(data)>>>{
+      data,
+      {view.extent[0], view.extent[1], view.extent[2], view.extent[3]},
+      {view.stride[0], view.stride[1], view.stride[2], view.stride[3]}};
+}
+
+/// The same view of other bfloat16 storage, without a copy (see `as_bfloat16` of a pointer).
+template <class Storage>
+ROVE_ALWAYS_INLINE auto as_bfloat16(const TensorView<Storage>& view) {
+  auto* const data = as_bfloat16(view.data);
+  return TensorView<std::remove_pointer_t<std::remove_const_t<decltype(data)>>>{
+      data,
+      {view.extent[0], view.extent[1], view.extent[2], view.extent[3]},
+      {view.stride[0], view.stride[1], view.stride[2], view.stride[3]}};
+}
 
 /// Contiguous `[batch, heads, tokens, channels]`.
 template <class T>
