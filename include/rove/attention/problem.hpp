@@ -16,6 +16,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/core/view_checks.hpp"
 
 namespace rove {
 

@@ -44,9 +44,8 @@ struct TensorView {
     return row(b, h, t)[c * stride[3]];
   }
 
-  /// The part [first, first + count) of one dimension (0 batch … 3 channels), of the same storage; not
-  /// checked
-  /// (`checked_slice` is).
+  /// The part [first, first + count) of one dimension (0 batch … 3 channels), of the same storage. Indices
+  /// are not checked; `checked_slice` does.
   ROVE_ALWAYS_INLINE constexpr TensorView slice(int dimension, Index first, Index count) const {
     TensorView part = *this;
     part.data += first * stride[dimension];

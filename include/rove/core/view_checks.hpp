@@ -97,20 +97,20 @@ class BoundedSum {
 };
 
 /// Two different index tuples of one view meet in one place.
-template <int Rank>
+template <std::size_t Rank>
 bool meets_itself(const Index (&extent)[Rank], const Index (&stride)[Rank]) {
-  for (int d = 0; d < Rank; ++d) {
+  for (std::size_t d = 0; d < Rank; ++d) {
     if (extent[d] <= 0) return false;
   }
   // Take the first dimension in which the tuples differ. Whichever way round, it differs by 1 … extent − 1
   // there, and by anything up to extent − 1 either way in those that follow.
-  for (int first = 0; first < Rank; ++first) {
+  for (std::size_t first = 0; first < Rank; ++first) {
     if (extent[first] == 1) continue;
     if (stride[first] == 0) return true;
     const Index step = magnitude(stride[first]);
     BoundedSum differences;
     differences.add(step, extent[first] - 2);
-    for (int d = first + 1; d < Rank; ++d) {
+    for (std::size_t d = first + 1; d < Rank; ++d) {
       differences.add(magnitude(stride[d]), extent[d] - 1);
       differences.add(-magnitude(stride[d]), extent[d] - 1);
     }
