@@ -1,12 +1,15 @@
 # What tests, examples and benchmarks share. Nothing here reaches a user of rove::rove.
 
+add_library(rove_warnings INTERFACE)
+add_library(rove::warnings ALIAS rove_warnings)
+target_compile_options(rove_warnings INTERFACE -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wpedantic)
+if(ROVE_WERROR)
+  target_compile_options(rove_warnings INTERFACE -Werror)
+endif()
+
 add_library(rove_development INTERFACE)
 add_library(rove::development ALIAS rove_development)
-target_link_libraries(rove_development INTERFACE rove::rove)
-target_compile_options(rove_development INTERFACE -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wpedantic)
-if(ROVE_WERROR)
-  target_compile_options(rove_development INTERFACE -Werror)
-endif()
+target_link_libraries(rove_development INTERFACE rove::rove rove::warnings)
 if(ROVE_ARCH)
   target_compile_options(rove_development INTERFACE -march=${ROVE_ARCH})
 endif()
