@@ -52,3 +52,16 @@ function(rove_print_isa)
   endif()
   message(STATUS "rove ${PROJECT_VERSION}: building for ${isa}")
 endfunction()
+
+# `coverage_report`: lines of include/ that the tests have run.
+option(ROVE_COVERAGE "Add the coverage_report target (needs gcovr)" OFF)
+mark_as_advanced(ROVE_COVERAGE)
+if(ROVE_COVERAGE)
+  find_program(ROVE_GCOVR gcovr REQUIRED)
+  add_custom_target(
+    coverage_report
+    COMMAND "${ROVE_GCOVR}" --root "${PROJECT_SOURCE_DIR}" --filter "${PROJECT_SOURCE_DIR}/include/" --print-summary
+            --fail-under-line 95 "${PROJECT_BINARY_DIR}"
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    USES_TERMINAL VERBATIM)
+endif()
