@@ -1,0 +1,89 @@
+/// \file
+/// A score chosen at run time.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "rove/attention/score.hpp"
+#include "rove/attention/site.hpp"
+#include "rove/core/check.hpp"
+#include "rove/core/config.hpp"
+#include "rove/core/scalar.hpp"
+
+ROVE_BEGIN_TAGGED
+
+/// Any score behind one type, for choices made at run time; copies share it. Answers as the score inside
+/// does, at a virtual call for each logit. Default: the logit as it is.
+class AnyScore {
+ public:
+  AnyScore() : AnyScore(NoScore{}) {}
+
+  /// Implicit, so that a variable may be assigned any score.
+  template <class S>
+  requires(!std::same_as<std::remove_cvref_t<S>, AnyScore> && Score<std::remove_cvref_t<S>>)
+      AnyScore(S&& score)
+      : score_(std::make_shared<const Model<std::remove_cvref_t<S>>>(std::forward<S>(score))) {}
+
+  template <Accumulator Acc>
+  Acc operator()(Acc s, const Site& site) const {
+    return score_->apply(s, site);
+  }
+  /// The derivative of the score inside. Throws `Error` if it has none: ask `differentiable()` before.
+  template <Accumulator Acc>
+  Acc dscore(Acc s_in, Acc s_out, const Site& site) const {
+    return score_->derivative(s_in, s_out, site);
+  }
+  void check(const AttentionShape& shape) const { score_->check(shape); }
+  bool order_aware() const { return score_->order_aware(); }
+  bool differentiable() const { return score_->differentiable(); }
+
+ private:
+  struct Interface {
+    Interface() = default;
+    Interface(const Interface&) = delete;
+    Interface& operator=(const Interface&) = delete;
+    virtual ~Interface() = default;
+    virtual float apply(float s, const Site& site) const = 0;
+    virtual double apply(double s, const Site& site) const = 0;
+    virtual float derivative(float s_in, float s_out, const Site& site) const = 0;
+    virtual double derivative(double s_in, double s_out, const Site& site) const = 0;
+    virtual void check(const AttentionShape& shape) const = 0;
+    virtual bool order_aware() const = 0;
+    virtual bool differentiable() const = 0;
+  };
+
+  template <class S>
+  struct Model final : Interface {
+    explicit Model(const S& score) : score_(score) {}
+    explicit Model(S&& score) : score_(std::move(score)) {}
+    float apply(float s, const Site& site) const override { return score_(s, site); }
+    double apply(double s, const Site& site) const override { return score_(s, site); }
+    float derivative(float s_in, float s_out, const Site& site) const override {
+      return slope(s_in, s_out, site);
+    }
+    double derivative(double s_in, double s_out, const Site& site) const override {
+      return slope(s_in, s_out, site);
+    }
+    void check(const AttentionShape& shape) const override { score_check(score_, shape); }
+    bool order_aware() const override { return score_order_aware(score_); }
+    bool differentiable() const override { return score_differentiable(score_); }
+
+    template <Accumulator Acc>
+    Acc slope(Acc s_in, Acc s_out, const Site& site) const {
+      if constexpr (DifferentiableScore<S>) {
+        return score_.dscore(s_in, s_out, site);
+      } else {
+        ROVE_EXPECT(false, "AnyScore: the score inside has no derivative");
+        return s_in;
+      }
+    }
+    S score_;
+  };
+
+  std::shared_ptr<const Interface> score_;
+};
+
+ROVE_END_TAGGED
