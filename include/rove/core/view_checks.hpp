@@ -39,8 +39,10 @@ class BoundedSum {
   /// Adds s · x with 0 ≤ x ≤ n. A negative s counts down from n.
   void add(Index s, Index n) {
     if (s == 0 || n <= 0) return;
-    if (s < 0) shift_down(magnitude(s), n);
-    s = magnitude(s);
+    if (s < 0) {
+      s = magnitude(s);
+      undecided_ |= !add_product(base_, s, n);
+    }
     int at = 0;
     while (at < count_ && terms_[at].stride > s) ++at;
     if (at < count_ && terms_[at].stride == s) {
@@ -71,8 +73,6 @@ class BoundedSum {
     Index reach, divisor;  ///< of this term and all finer ones
   };
 
-  void shift_down(Index s, Index n) { undecided_ |= !add_product(base_, s, n); }
-
   bool search(int level, Index target) {
     if (target == 0) return true;
     if (target < 0 || level == count_) return false;
@@ -91,7 +91,7 @@ class BoundedSum {
 
   Term terms_[10] = {};
   int count_ = 0;
-  Index base_ = 0;
+  Index base_ = 0;  ///< what the falling terms add when they are counted upwards
   int budget_ = 0;
   bool undecided_ = false;
 };
