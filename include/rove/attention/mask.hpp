@@ -21,13 +21,12 @@ ROVE_BEGIN_TAGGED
 ///
 /// - `void check(const AttentionShape&) const` throws `Error` where the mask does not fit the call. It runs
 ///   once a call, before anything is written, and allocates nothing.
-/// - `bool order_aware() const`: whether the answer depends on `site.query`, so that a call with q_len !=
-/// kv_len
-///   must say where its queries stand. Missing: true.
+/// - `bool order_aware() const`: whether the answer depends on `site.query`, so that a call whose q_len and
+///   kv_len differ must say where its queries stand. Missing: true.
 /// - `TileVisibility tile(const TileRange&) const`: none, some or all of a rectangle. Missing: some.
-/// - `std::uint64_t bits(const Site& first, int count) const`: bit i is the visibility of (slot + i, key +
-/// i),
-///   the rest of the site being first's; 0 <= count <= 64, the higher bits are 0. Missing: asked one by one.
+/// - `std::uint64_t bits(const Site& first, int count) const`: bit i is the visibility of slot + i, key + i
+/// and
+///   the rest of `first`; 0 <= count <= 64, the higher bits are 0. Missing: asked one by one.
 template <class M>
 concept Mask = std::copy_constructible<M> && requires(const M& mask, const Site& site) {
   { mask.visible(site) } -> std::convertible_to<bool>;

@@ -25,9 +25,8 @@ ROVE_BEGIN_TAGGED
 ///   need; s_out is what the score made of s_in.
 /// - `void check(const AttentionShape&) const` throws `Error` where the score does not fit the call. It runs
 ///   once a call, before anything is written, and allocates nothing.
-/// - `bool order_aware() const`: whether the result depends on `site.query`, so that a call with q_len !=
-/// kv_len
-///   must say where its queries stand. Missing: true.
+/// - `bool order_aware() const`: whether the result depends on `site.query`, so that a call whose q_len and
+///   kv_len differ must say where its queries stand. Missing: true.
 /// - `bool differentiable() const`: whether `dscore` may be called, where only run time can tell. Missing:
 ///   whether there is one.
 template <class S>
