@@ -255,10 +255,10 @@ TEST(Scalar, accumulators) {
 
 TEST(Scalar, multiply_add_rounds_as_promised) {
   volatile double a = 1 + 0x1p-30, b = 1 - 0x1p-30, c = -1;
-  volatile float x = 1 + 0x1p-12F, y = 1 - 0x1p-12F, z = -1;
+  volatile float x = 1 + 0x1p-13F, y = 1 - 0x1p-13F, z = -1;
 #if ROVE_HAS_FMA
   EXPECT_EQ(rove::mul_add<double>(a, b, c), -0x1p-60);
-  EXPECT_EQ(rove::mul_add<float>(x, y, z), -0x1p-24F);
+  EXPECT_EQ(rove::mul_add<float>(x, y, z), -0x1p-26F);
 #else
   EXPECT_EQ(rove::mul_add<double>(a, b, c), 0);
   EXPECT_EQ(rove::mul_add<float>(x, y, z), 0);
