@@ -66,20 +66,46 @@ template <class... Storages>
 using row_accumulator_t =
     std::conditional_t<(std::is_same_v<std::remove_cv_t<Storages>, double> || ...), double, float>;
 
+namespace untagged {
+
+/// The largest of the numbers of the batch rows, or the one that they share.
+ROVE_ALWAYS_INLINE Index longest(Index shared, const IntegerSpan& by_row) {
+  if (!by_row) return shared;
+  Index most = 0;
+  for (Index b = 0; b < by_row.size(); ++b) most = by_row[b] > most ? by_row[b] : most;
+  return most;
+}
+
+}  // namespace untagged
+
 }  // namespace rove
 
 ROVE_BEGIN_TAGGED
 
 namespace detail {
 
-/// Keys and values stand in two tensors of one shape but for their channels; `tokens` is what the models call
-/// the third dimension.
+/// Keys and values stand in two tensors of one shape but for their channels; the models call the first and
+/// third dimension by names of their own.
 template <class Key, class Value>
-void check_extents_agree(const TensorView<Key>& k, const TensorView<Value>& v, const char* batch,
-                         const char* tokens) {
-  ROVE_EXPECT(k.batch() == v.batch(), "k has ", batch, ' ', k.batch(), ", v has ", v.batch());
-  ROVE_EXPECT(k.heads() == v.heads(), "k has ", k.heads(), " heads, v has ", v.heads());
-  ROVE_EXPECT(k.tokens() == v.tokens(), "k has ", k.tokens(), ' ', tokens, ", v has ", v.tokens());
+void check_extents_agree(const TensorView<Key>& k, const TensorView<Value>& v,
+                         const char* rows = "batch rows", const char* tokens = "tokens") {
+  const char* const names[3] = {rows, "heads", tokens};
+  for (int d = 0; d < 3; ++d) {
+    ROVE_EXPECT(k.extent[d] == v.extent[d], "k has ", k.extent[d], ' ', names[d], ", v has ", v.extent[d]);
+  }
+  for (int d = 0; d < 3; ++d) {
+    ROVE_EXPECT(k.extent[d] >= 0, "k and v have ", k.extent[d], ' ', names[d]);
+  }
+}
+
+/// Slots per batch row, shared or one by one, are numbers ≥ 0 and of the right count.
+inline void check_row_counts(Index shared, const IntegerSpan& by_row, Index batch, const char* name) {
+  ROVE_EXPECT(shared >= 0, name, " must not be negative, got ", shared);
+  if (!by_row) return;
+  ROVE_EXPECT(by_row.size() == batch, name, " has ", by_row.size(), " entries for ", batch, " batch rows");
+  for (Index b = 0; b < batch; ++b) {
+    ROVE_EXPECT(by_row[b] >= 0, name, '[', b, "] must not be negative, got ", by_row[b]);
+  }
 }
 
 }  // namespace detail

@@ -40,7 +40,7 @@ struct TensorKeyValues {
   }
   ROVE_ALWAYS_INLINE constexpr IndexRun indices(Index, Index slot) const { return {slot, k.tokens() - slot}; }
 
-  ROVE_ALWAYS_INLINE void check() const { detail::check_extents_agree(k, v, "batch", "tokens"); }
+  ROVE_ALWAYS_INLINE void check() const { detail::check_extents_agree(k, v); }
 };
 
 }  // namespace rove
