@@ -1,7 +1,7 @@
 // The .npy reader and writer of the examples: what NumPy writes is read, what does not fit is refused in one
 // line, and a file appears whole or not at all.
 
-#include "support/npy.hpp"
+#include "examples/support/npy.hpp"
 
 #include <gtest/gtest.h>
 
