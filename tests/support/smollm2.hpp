@@ -33,8 +33,8 @@ inline CapturedLayer captured_layer(int layer) {
           smollm2_array(stem + "attention"), smollm2_array(stem + "rove"), smollm2_array(stem + "lse")};
 }
 
-/// Plane `head` of [1, heads, rows, cols], or all of [1, rows, cols] with head 0, in double.
-
+/// Plane `head` of [1, heads, rows, cols], or all of [1, rows, cols] with head 0, in double. An lse,
+/// [1, heads, rows], so gives all heads, one a row.
 inline Eigen::MatrixXd head_matrix(const NpyArray& array, std::int64_t head) {
   const std::size_t rank = array.shape.size();
   if (rank < 3 || array.shape[0] != 1) throw std::invalid_argument("no [1, ...] array of rank 3 or 4");
