@@ -25,6 +25,10 @@ class Context;
 
 namespace detail {
 
+/// An executor to build a context from; a context has the same two functions and is none.
+template <class E>
+concept ContextExecutor = !std::same_as<std::remove_cvref_t<E>, Context> && Executor<std::remove_cvref_t<E>>;
+
 /// The tasks that a thread is in the middle of, innermost first.
 class RunningTask {
  public:
@@ -102,13 +106,13 @@ class Occupancy {
 };
 
 /// The tasks of one for_each, as the executor gets them: none throws. After a failure only tasks of lower
-/// index are begun, so that the failure reported is that of the lowest index, whatever the executor: the one
-/// that a serial run would have stopped at.
+/// index begin, so that the one reported is that of the lowest index, where a serial run would have stopped,
+/// whatever the executor.
 template <class F>
 class GuardedTasks {
  public:
   GuardedTasks(const Context* context, F& task, Index n, int workers)
-      : context_(context), task_(task), n_(n), workers_(workers), failed_(n) {}
+      : context_(context), task_(task), n_(n), workers_(workers) {}
 
   void operator()(Index index, int worker) {
     begun_.fetch_add(1, std::memory_order_relaxed);
@@ -150,7 +154,7 @@ class GuardedTasks {
   Index n_;
   int workers_;
   std::atomic<Index> begun_{0};
-  std::atomic<Index> failed_;  // the lowest index that failed; n if none did
+  std::atomic<Index> failed_{largest_index};  // the lowest index that failed, if one did
 #if ROVE_HAS_EXCEPTIONS
   std::mutex mutex_;
   std::exception_ptr failure_;
@@ -159,8 +163,7 @@ class GuardedTasks {
 
 }  // namespace detail
 
-/// An executor and memory that calls reuse. Functions take it as `const Context&`, so that a temporary does
-/// too:
+/// An executor and the memory that calls reuse. Functions take it by `const Context&`, temporaries too:
 ///
 ///     rove_attention(problem, frame, Context{on(pool)});
 ///
@@ -174,19 +177,16 @@ class Context {
   Context() = default;
 
   /// On an executor, which is moved in; one that must stay where it is comes as `on(executor)`.
-  template <class E>
-  requires(!std::same_as<std::remove_cvref_t<E>, Context> &&
-           Executor<std::remove_cvref_t<E>>) explicit Context(E&& executor)
-      : Context(std::forward<E>(executor), detail::Arena()) {}
+  template <detail::ContextExecutor E>
+  explicit Context(E&& executor) : Context(std::forward<E>(executor), detail::Arena()) {}
 
-  /// Serial, over memory of the caller's, of any alignment: never allocates, and a call that needs more than
-  /// this is an error that names both sizes. `workspace_bytes` tells how much a call needs.
+  /// Serial, over memory of the caller's, of any alignment: never allocates; a call that needs more is an
+  /// error that names both sizes. `WorkspaceSize` adds up how much that is.
   explicit Context(std::span<std::byte> memory) : arena_(memory) {}
 
   /// On an executor, over memory of the caller's.
-  template <class E>
-  requires(!std::same_as<std::remove_cvref_t<E>, Context> && Executor<std::remove_cvref_t<E>>)
-      Context(E&& executor, std::span<std::byte> memory)
+  template <detail::ContextExecutor E>
+  Context(E&& executor, std::span<std::byte> memory)
       : Context(std::forward<E>(executor), detail::Arena(memory)) {}
 
   Context(Context&&) noexcept = default;
@@ -197,11 +197,10 @@ class Context {
   int concurrency() const { return concurrency_; }
 
   /// Calls f(index, worker) once for every index in [0, n), never twice at a time for one worker, and returns
-  /// when all have ended. If any throws, the exception of the lowest such index is rethrown here; tasks of
-  /// higher index that had not begun are left out. Inside a task of this context it runs serially, as the
-  /// enclosing worker, so that the worker's slices stay its own. Allocates nothing.
-  template <class F>
-  requires std::invocable<F&, Index, int>
+  /// when all have ended; worker is in [0, concurrency()). If any throws, the exception of the lowest such
+  /// index is rethrown here, and tasks of higher index that had not begun are left out. Inside a task of this
+  /// context it runs serially, as the enclosing worker, whose slices stay its own. Allocates nothing.
+  template <std::invocable<Index, int> F>
   void for_each(Index n, F&& f) const {
     if (n <= 0) return;
     if (const detail::RunningTask* const enclosing = detail::RunningTask::of(this)) {
@@ -242,9 +241,8 @@ class Context {
   mutable const Scope* innermost_ = nullptr;
 };
 
-/// Memory for the length of a C++ scope: what is allocated here is given back at its end. Scopes nest. While
-/// one lives, the context is this thread's. Inside a task there is no scope: tasks use the slices made
-/// before.
+/// Memory for the length of a C++ scope: what is allocated here is given back at its end. Scopes nest, and
+/// while one lives the context is its thread's. Tasks open none: they use slices made before.
 class Context::Scope {
  public:
   explicit Scope(const Context& context)
@@ -278,10 +276,10 @@ class Context::Scope {
 
  private:
   static const Context& checked(const Context& context) {
-    ROVE_EXPECT(detail::RunningTask::of(&context) == nullptr,
-                "a task opened a scope of the context that runs it: allocate before for_each, with "
-                "per_worker, or give "
-                "the task a Context of its own");
+    ROVE_EXPECT(
+        detail::RunningTask::of(&context) == nullptr,
+        "a task opened a scope of the context that runs it: allocate before for_each, by per_worker, or "
+        "give the task a context of its own");
     return context;
   }
 

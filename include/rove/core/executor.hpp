@@ -1,7 +1,6 @@
 /// \file
 /// Who runs the tasks: the `Executor` concept, the serial executor, and one type that holds any executor.
-/// `core/pool_executor.hpp` and `core/openmp_executor.hpp` have the parallel ones. The library owns no
-/// threads.
+/// `core/pool_executor.hpp` and `core/openmp_executor.hpp` have the parallel ones. rove owns no threads.
 #pragma once
 
 #include <concepts>
@@ -36,8 +35,7 @@ class TaskRef {
 
 /// Anything that runs n tasks and waits for them:
 ///
-/// - `concurrency()`: how many tasks may run at the same time, at least 1 and the same for the executor's
-/// life;
+/// - `concurrency()`: how many tasks may run at the same time, at least 1, the same at every call;
 /// - `for_each(n, task)`: calls `task(index, worker)` once for every index in [0, n), with worker in
 ///   [0, concurrency()), never two tasks of one worker at a time, and returns when all have ended; what the
 ///   tasks wrote is then visible to the caller. The tasks that the library passes do not throw.

@@ -36,15 +36,15 @@ namespace detail {
 /// Where a caller and its helpers meet. The caller opens a region, works through it, closes it and waits for
 /// the helpers that are inside, never for one that has not come: so a region ends even when the pool has no
 /// thread to spare, or is the very thread that called. A helper that comes late finds the region closed and
-/// leaves, or finds the next one open and joins that. Crew and helpers share the ownership, so late is never
-/// too late.
+/// leaves, or finds the next one open and joins that. The executor and the helpers called share the crew: it
+/// outlives them all.
 class PoolCrew {
  public:
   struct Release {
     void operator()(PoolCrew* crew) const noexcept { crew->release(); }
   };
 
-  /// Opens a region for the caller as worker 0; how many more helpers to call, or -1 while a region is under
+  /// Opens a region with the caller as worker 0; returns how many more helpers to call, -1 if one is under
   /// way.
   int open(Index n, const TaskRef& task, int helpers) {
     const std::lock_guard lock(mutex_);
@@ -130,11 +130,11 @@ class PoolCrew {
 /// Tasks on a pool, the caller taking part: its thread is worker 0, so that even a pool without a free thread
 /// gets the work done. Indices are claimed one at a time by one counter.
 ///
-/// May be called from the pool's own threads, and from inside a task; a call that meets another one of the
-/// same executor runs serially. Costs the pool one closure per helper and call, which captures one pointer
-/// (no allocation by std::function); allocates nothing itself after construction. A pool that drops closures
-/// unrun (Eigen's `Cancel`) keeps this object's few hundred bytes alive. Tasks must not throw (`Context` sees
-/// to that).
+/// May be called from the pool's own threads and from inside a task; a call that meets another one of the
+/// same executor runs serially. Allocates nothing after construction: a helper is a closure of one pointer,
+/// which std::function stores in place (and Eigen's pool in its queue). A pool that drops closures unrun, as
+/// Eigen's does after Cancel(), leaks the few hundred bytes they point to. Tasks must not throw (`Context`
+/// sees to that).
 template <TaskPool P>
 class PoolExecutor {
  public:
