@@ -20,13 +20,13 @@
 
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
 
 ROVE_BEGIN_TAGGED
 
 namespace detail {
 
 inline constexpr Index chunk_length = 4096;
-inline constexpr int lanes = 16;
 
 /// Slots to a key block: the largest power of two in [32, 256] whose keys and values fit in 256 KiB (32 where
 /// none does). It divides `chunk_length`.
@@ -39,17 +39,18 @@ constexpr Index key_block_length(Index channels, Index value_channels) {
   return length;
 }
 
-/// Sum of `count` weights (a multiple of 16, unused ones zero): 16 lanes, then halves onto halves.
+/// Sum of `count` weights (a multiple of 16, unused ones zero): 16 virtual lanes, folded by
+/// `simd::reduce_add`.
 template <Accumulator Acc>
 Acc sum_of_lanes(const Acc* weights, Index count) {
-  Acc lane[lanes] = {};
-  for (Index j = 0; j < count; j += lanes) {
-    for (int l = 0; l < lanes; ++l) lane[l] += weights[j + l];
+  using P = simd::packet_t<Acc>;
+  P lanes[simd::parts<P>];
+  for (P& lane : lanes) lane = simd::broadcast<P>(0);
+  for (Index j = 0; j < count; j += simd::virtual_lanes) {
+    for (int i = 0; i < simd::parts<P>; ++i)
+      lanes[i] = lanes[i] + simd::load<P>(weights + j + i * simd::width<P>);
   }
-  for (int half = lanes / 2; half > 0; half /= 2) {
-    for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
-  }
-  return lane[0];
+  return simd::reduce_add<P>(lanes);
 }
 
 }  // namespace detail

@@ -94,10 +94,13 @@ struct Materialised {
     kernel(problem, context);
   }
   template <class Problem>
-  requires requires(const K& k, const Problem& p, int workers) { k.workspace_bytes(p, workers); }
-  std::size_t workspace_bytes(const Problem& problem, int workers) const {
-    return kernel.workspace_bytes(problem, workers);
+  requires requires(const K& k, const Problem& p, int workers) { k.workspace(p, workers); }
+  WorkspaceSize workspace(const Problem& problem, int workers) const {
+    return kernel.workspace(problem, workers);
   }
+  template <class Problem>
+  requires requires(const K& k, const Problem& p) { k.describe(p); }
+  auto describe(const Problem& problem) const { return kernel.describe(problem); }
 };
 template <class K>
 Materialised<K> materialised(K kernel) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "rove/attention/key_values.hpp"
+#include "rove/attention/key_values/tensor.hpp"
 #include "rove/attention/mask.hpp"
 #include "rove/attention/score.hpp"
 #include "rove/attention/site.hpp"
@@ -42,15 +43,6 @@ ROVE_ALWAYS_INLINE QueryOffset align_last() {
 
 ROVE_BEGIN_TAGGED
 
-namespace detail {
-
-/// double if any storage is; quantised storage (int8, block formats) counts as float.
-template <class... Storage>
-using problem_accumulator_t =
-    std::conditional_t<(std::is_same_v<std::remove_cv_t<Storage>, double> || ...), double, float>;
-
-}  // namespace detail
-
 /// Attention of queries over keys and values:
 ///
 ///     s_ij = scale · ⟨q_i, k_j⟩ ;  A_ij = softmax_j(score(s_ij)) over the visible j ;  out_i = Σ_j A_ij v_j
@@ -69,7 +61,7 @@ struct AttentionProblem {
   using key_storage = typename KV::key_storage;
   using value_storage = typename KV::value_storage;
   using output_storage = TOut;
-  using accumulator = detail::problem_accumulator_t<TQ, key_storage, value_storage, TOut>;
+  using accumulator = row_accumulator_t<TQ, key_storage, value_storage, TOut>;
   using key_values_type = KV;
   using mask_type = M;
   using score_type = S;
@@ -219,6 +211,7 @@ auto attention_problem(TensorView<TQ> q, TensorView<TK> k, TensorView<TV> v, Ten
 
 template <Scalar TQ, KeyValues KV, Scalar TOut, Mask M, class S>
 void AttentionProblem<TQ, KV, TOut, M, S>::check() const {
+  check_key_values(kv);
   for (const auto& [name, extent] :
        {std::pair{"batch", batch()}, {"heads", heads()}, {"tokens", q_len()}, {"channels", channels()}}) {
     ROVE_EXPECT(extent >= 0, "q's ", name, " must not be negative, got ", extent);

@@ -26,6 +26,7 @@ class FrameRows {
   Index batch() const { return frame_.batch(); }
   Index tokens() const { return count_; }
   Index channels() const { return frame_.channels(); }
+  double logit_factor() const { return frame_logit_factor(frame_); }
   template <Accumulator Acc>
   void apply(Index b, Index t, std::span<Acc> row) const {
     frame_.apply(b, first_ + t, row);
@@ -44,8 +45,8 @@ class FrameRows {
   }
 
   /// The same rows of the frame that queries use.
-  friend auto query_frame(const FrameRows& rows) {
-    auto inner = query_frame(rows.frame_);
+  friend auto query_frame(const FrameRows& rows, KeyFactor keys) {
+    auto inner = query_frame(rows.frame_, keys);
     return FrameRows<decltype(inner)>(std::move(inner), rows.first_, rows.count_);
   }
 
@@ -82,6 +83,7 @@ class LeftFactor {
   Index channels() const {
     return factor_.channels() > frame_.channels() ? factor_.channels() : frame_.channels();
   }
+  double logit_factor() const { return frame_logit_factor(frame_); }
   template <Accumulator Acc>
   void apply(Index b, Index t, std::span<Acc> row) const {
     frame_.apply(frame_row(b), t, row);
@@ -104,8 +106,8 @@ class LeftFactor {
   }
 
   /// The factor leaves the frame's logit scaling to the frame.
-  friend auto query_frame(const LeftFactor& both) {
-    auto inner = query_frame(both.frame_);
+  friend auto query_frame(const LeftFactor& both, KeyFactor keys) {
+    auto inner = query_frame(both.frame_, keys);
     return LeftFactor<G, decltype(inner)>(both.factor_, std::move(inner));
   }
 
@@ -136,6 +138,7 @@ class InverseFrame {
   Index batch() const { return frame_.batch(); }
   Index tokens() const { return frame_.tokens(); }
   Index channels() const { return frame_.channels(); }
+  double logit_factor() const { return frame_logit_factor(frame_); }
   template <Accumulator Acc>
   void apply(Index b, Index t, std::span<Acc> row) const {
     frame_.inverse(b, t, row);

@@ -83,11 +83,31 @@ struct IdentityFrame {
   void inverse_transpose(Index, Index, std::span<Acc>) const {}
 };
 
+/// Where the keys carry a model's rotary scaling factor m (YaRN's and LongRoPE's attention factor, which
+/// multiplies both cos and sin, so that a logit grows by m²).
+enum class KeyFactor {
+  in_queries,      ///< keys are purely rotated: queries take m²
+  already_in_keys  ///< keys were written with m on them, as other libraries cache them: queries take m
+};
+
 /// The frame that queries use where keys use `frame`. A frame whose model scales logits through its rotation
-/// (YaRN's attention factor) overloads it by argument-dependent look-up; all others are used as they are.
+/// overloads it, found by argument-dependent look-up; all others are used as they are.
 template <Frame F>
-F query_frame(const F& frame) {
+F query_frame(const F& frame, KeyFactor) {
   return frame;
+}
+
+/// The factor on the default logit scale that comes with a frame (DeepSeek's correction beside YaRN):
+/// `logit_factor()` where the frame has one, otherwise 1.
+template <Frame F>
+double frame_logit_factor(const F& frame) {
+  if constexpr (requires {
+                  { frame.logit_factor() } -> std::convertible_to<double>;
+                }) {
+    return frame.logit_factor();
+  } else {
+    return 1;
+  }
 }
 
 ROVE_END_TAGGED
