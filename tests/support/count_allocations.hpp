@@ -1,10 +1,17 @@
-/// Replaces the global operators new and delete by ones that count. In at most one file of a program.
+/// Replaces the global operators new and delete by ones that count. In at most one file of a program. Clang's
+/// thread sanitizer brings its own, which cannot be replaced: there nothing is counted.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ROVE_TEST_COUNTS_NOTHING
+#endif
+#endif
 
 namespace test {
 
@@ -37,6 +44,7 @@ __attribute__((noinline)) inline void release(void* memory) noexcept {
 
 }  // namespace test
 
+#if !defined(ROVE_TEST_COUNTS_NOTHING)
 // clang-format off
 void* operator new(std::size_t n) { return test::counted_or_throw(n, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
 void* operator new[](std::size_t n) { return test::counted_or_throw(n, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
@@ -59,3 +67,4 @@ void operator delete[](void* p, const std::nothrow_t&) noexcept { test::release(
 void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { test::release(p); }
 void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { test::release(p); }
 // clang-format on
+#endif

@@ -42,7 +42,7 @@ inline double half_ulp(Storage type, double x) {
   const double top = std::ldexp(0.5, format.highest_exponent - format.digits + 1);
   if (x - largest >= top) return std::numeric_limits<double>::infinity();
   const int exponent = x == 0 ? format.lowest_exponent : (std::max)(std::ilogb(x), format.lowest_exponent);
-  return std::ldexp(0.5, exponent - format.digits + 1);
+  return (std::max)(std::ldexp(0.5, exponent - format.digits + 1), std::numeric_limits<double>::denorm_min());
 }
 
 namespace detail {

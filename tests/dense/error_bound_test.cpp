@@ -1,0 +1,375 @@
+#include "rove/dense/error_bound.hpp"
+
+#include <gtest/gtest.h>
+
+#include <Eigen/LU>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rove/dense/attention.hpp"
+#include "rove/dense/rotation.hpp"
+#include "support/smollm2.hpp"
+
+namespace {
+
+using rove::Index;
+using namespace rove::dense;
+using Eigen::MatrixXd;
+using Eigen::MatrixXf;
+using Eigen::VectorXd;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(HalfUlp, of_each_type) {
+  EXPECT_EQ(half_ulp(Storage::float64, 1), 0x1p-53);
+  EXPECT_EQ(half_ulp(Storage::float32, -1), 0x1p-24);
+  EXPECT_EQ(half_ulp(Storage::bfloat16, 1.5), 0x1p-8);
+  EXPECT_EQ(half_ulp(Storage::float16, 3), 0x1p-10);
+  EXPECT_EQ(half_ulp(Storage::float32, std::nextafter(2.0, 0.0)), 0x1p-24);
+  EXPECT_EQ(half_ulp(Storage::float32, 2), 0x1p-23);
+}
+
+TEST(HalfUlp, of_subnormals_and_zero) {
+  EXPECT_EQ(half_ulp(Storage::float16, 0), 0x1p-25);
+  EXPECT_EQ(half_ulp(Storage::float16, 0x1p-14), 0x1p-25);
+  EXPECT_EQ(half_ulp(Storage::float16, 0x1p-20), 0x1p-25);
+  EXPECT_EQ(half_ulp(Storage::float32, 0x1p-140), 0x1p-150);
+  EXPECT_EQ(half_ulp(Storage::bfloat16, 0x1p-130), 0x1p-134);
+  EXPECT_EQ(half_ulp(Storage::float64, 0x1p-1022), 0x1p-1074);  // half of it is no double
+}
+
+TEST(HalfUlp, where_rounding_overflows) {
+  EXPECT_EQ(half_ulp(Storage::float16, 65504), 16);
+  EXPECT_EQ(half_ulp(Storage::float16, 65519.999), 16);
+  EXPECT_EQ(half_ulp(Storage::float16, 65520), infinity);
+  EXPECT_EQ(half_ulp(Storage::float32, 0x1.fffffep127), 0x1p103);
+  EXPECT_EQ(half_ulp(Storage::float32, 0x1p128), infinity);
+  EXPECT_EQ(half_ulp(Storage::bfloat16, infinity), infinity);
+  EXPECT_TRUE(std::isnan(half_ulp(Storage::float32, nan)));
+}
+
+/// One key of logit 0 and value 1: every size is 1, L is 0.
+AttentionInput one_key() {
+  AttentionInput in;
+  in.q = MatrixXd::Zero(1, 1);
+  in.k = MatrixXd::Zero(1, 1);
+  in.v = MatrixXd::Ones(1, 1);
+  return in;
+}
+
+TEST(ErrorBound, is_the_formula) {
+  AttentionInput in = one_key();
+  // 3 ε (1 + 0 + √1 + √1) + half an ulp at 1 and a little.
+  EXPECT_EQ(error_bound(attention(in), Precision::float32, Storage::float32)(0, 0), 9 * 0x1p-24 + 0x1p-24);
+  EXPECT_EQ(error_bound(attention(in), Precision::float32, Storage::bfloat16)(0, 0), 9 * 0x1p-24 + 0x1p-8);
+  EXPECT_EQ(error_bound(attention(in), Precision::float64, Storage::float32, 2)(0, 0), 6 * 0x1p-53 + 0x1p-24);
+  EXPECT_EQ(lse_error_bound(attention(in), Precision::float32)(0),
+            9 * 0x1p-24 + half_ulp(Storage::float32, 9 * 0x1p-24));
+  in.q(0, 0) = 3;
+  in.k(0, 0) = -4;
+  in.scale = -0.5;
+  in.score = [](double s, Index, Index) { return s - 2; };  // L = 0.5 · 12 + 2
+  EXPECT_DOUBLE_EQ(error_bound(attention(in), Precision::float32, Storage::float32)(0, 0),
+                   3 * 0x1p-24 * 11 + 0x1p-24);
+}
+
+TEST(ErrorBound, counts_the_keys_that_are_seen) {
+  AttentionInput in = one_key();
+  in.k = MatrixXd::Zero(600, 1);
+  in.v = MatrixXd::Ones(600, 1);
+  const auto bound = [&] { return error_bound(attention(in), Precision::float32, Storage::float32)(0, 0); };
+  EXPECT_NEAR(bound(), 3 * 0x1p-24 * (1 + 16 + std::sqrt(3.0)) + 0x1p-24, 1e-12);
+  in.visible = [](Index, Index j) { return j < 9; };
+  EXPECT_NEAR(bound(), 3 * 0x1p-24 * (1 + 3 + 1) + 0x1p-24, 1e-12);
+}
+
+TEST(ErrorBound, empty_rows_have_none_and_nan_rows_nan) {
+  AttentionInput in = one_key();
+  in.visible = [](Index, Index) { return false; };
+  EXPECT_EQ(error_bound(attention(in), Precision::float32, Storage::float16)(0, 0), 0);
+  EXPECT_EQ(lse_error_bound(attention(in), Precision::float32)(0), 0);
+  in.sink = 1;
+  EXPECT_LE(lse_error_bound(attention(in), Precision::float32)(0), 4 * 0x1p-24);
+  in = one_key();
+  in.q(0, 0) = nan;
+  EXPECT_TRUE(std::isnan(error_bound(attention(in), Precision::float32, Storage::float32)(0, 0)));
+  EXPECT_TRUE(std::isnan(lse_error_bound(attention(in), Precision::float32)(0)));
+}
+
+TEST(ErrorBound, keys_that_a_large_bias_hides_do_not_widen_it) {
+  AttentionInput in = one_key();
+  in.k = MatrixXd::Zero(2, 1);
+  in.v = MatrixXd{{1}, {1e6}};
+  in.score = [](double s, Index, Index j) { return j == 1 ? s - 1e4 : s; };
+  const AttentionResult hidden = attention(in);
+  EXPECT_EQ(hidden.logit_size(0), 0);
+  EXPECT_EQ(hidden.tail(0, 0), 1e6);
+  // So large a bias has a float error of more than the distance: it might not hide the key.
+  in.score = [](double s, Index, Index j) { return j == 1 ? s - 1e8 : s; };
+  EXPECT_EQ(attention(in).logit_size(0), 1e8);
+}
+
+TEST(ErrorBound, a_sink_counts_as_a_logit_where_it_carries_weight) {
+  AttentionInput in = one_key();
+  in.sink = -30;
+  EXPECT_EQ(attention(in).logit_size(0), 30);
+  in.sink = -1000;
+  EXPECT_EQ(attention(in).logit_size(0), 0);
+}
+
+/// Attention in plain float, as one would write it: tables rounded from double, rows turned, one pass for the
+/// maximum, one for the sums, in blocks of 256 keys, 1/l, and back.
+struct PlainFloat {
+  MatrixXf out;
+  Eigen::VectorXf lse;
+};
+
+MatrixXf turned_in_float(const MatrixXd& rows, const FrameMatrix& frame, bool inverse_transposed) {
+  MatrixXf result = rows.cast<float>();
+  if (!frame) return result;
+  for (Index t = 0; t < rows.rows(); ++t) {
+    const MatrixXd exact = inverse_transposed ? MatrixXd(frame(t).inverse().transpose()) : frame(t);
+    const MatrixXf r = exact.cast<float>();
+    const Eigen::RowVectorXf row = result.row(t);
+    for (Index a = 0; a < row.size(); ++a) {
+      float sum = 0;
+      for (Index b = 0; b < row.size(); ++b) sum += r(a, b) * row(b);
+      result(t, a) = sum;
+    }
+  }
+  return result;
+}
+
+PlainFloat plain_float(const AttentionInput& in) {
+  const MatrixXf q = turned_in_float(in.q, in.query_frame, true);
+  const MatrixXf k = turned_in_float(in.k, in.key_frame, false);
+  const MatrixXf v = turned_in_float(in.v, in.value_frame, false);
+  const auto scale =
+      static_cast<float>(in.scale ? *in.scale : 1 / std::sqrt(static_cast<double>(in.q.cols())));
+  PlainFloat result{MatrixXf::Zero(q.rows(), v.cols()), Eigen::VectorXf(q.rows())};
+  for (Index i = 0; i < q.rows(); ++i) {
+    std::vector<Index> keys;
+    std::vector<float> logits;
+    float largest = in.sink ? static_cast<float>(*in.sink) : -std::numeric_limits<float>::infinity();
+    for (Index j = 0; j < k.rows(); ++j) {
+      if (in.visible && !in.visible(i, j)) continue;
+      float s = 0;
+      for (Index c = 0; c < q.cols(); ++c) s += q(i, c) * k(j, c);
+      s *= scale;
+      if (in.score) s = static_cast<float>(in.score(s, i, j));
+      keys.push_back(j);
+      logits.push_back(s);
+      largest = (std::max)(largest, s);
+    }
+    float denominator = in.sink ? std::exp(static_cast<float>(*in.sink) - largest) : 0;
+    Eigen::RowVectorXf sum = Eigen::RowVectorXf::Zero(v.cols());
+    for (std::size_t first = 0; first < keys.size(); first += 256) {
+      float block_weight = 0;
+      Eigen::RowVectorXf block = Eigen::RowVectorXf::Zero(v.cols());
+      for (std::size_t n = first; n < (std::min)(keys.size(), first + 256); ++n) {
+        const float p = std::exp(logits[n] - largest);
+        block_weight += p;
+        for (Index c = 0; c < v.cols(); ++c) block(c) += p * v(keys[n], c);
+      }
+      denominator += block_weight;
+      sum += block;
+    }
+    result.lse(i) = largest + std::log(denominator);
+    sum *= 1 / denominator;
+    if (in.output_frame) {
+      const MatrixXf back = in.output_frame(i).inverse().cast<float>();
+      sum = (back * sum.transpose()).transpose().eval();
+    }
+    result.out.row(i) = sum;
+  }
+  return result;
+}
+
+/// The largest error over its bound, of out and of the LSE.
+struct Ratio {
+  double out = 0, lse = 0;
+};
+
+Ratio ratio_of(const AttentionInput& in, double c = 3) {
+  const AttentionResult exact = attention(in);
+  const PlainFloat plain = plain_float(in);
+  const MatrixXd bound = error_bound(exact, Precision::float32, Storage::float32, c);
+  const VectorXd lse_bound = lse_error_bound(exact, Precision::float32, c);
+  Ratio ratio;
+  ratio.out = ((plain.out.cast<double>() - exact.out).array().abs() / bound.array()).maxCoeff();
+  ratio.lse = ((plain.lse.cast<double>() - exact.lse).array().abs() / lse_bound.array()).maxCoeff();
+  return ratio;
+}
+
+FrameMatrix rotary(Index channels, Pairing pairing, double first, double base = 10000) {
+  return [=](Index t) {
+    return rotation_matrix(channels, inverse_frequencies(channels, base), first + static_cast<double>(t),
+                           pairing);
+  };
+}
+
+// A shear a token, no rotation: R⁻ᵀ differs from R.
+FrameMatrix shear(Index channels) {
+  return [=](Index t) {
+    MatrixXd r = MatrixXd::Identity(channels, channels);
+    for (Index c = 0; c + 1 < channels; c += 2) r(c, c + 1) = std::sin(static_cast<double>(t + c));
+    return r;
+  };
+}
+
+TEST(ErrorBound, holds_for_plain_float_on_a_random_suite_and_is_not_wide) {
+  std::mt19937_64 engine(20260611);
+  std::normal_distribution<float> normal;
+  const auto random = [&](Index rows, Index cols, double size) {
+    return MatrixXd(MatrixXd::NullaryExpr(
+        rows, cols, [&] { return static_cast<double>(normal(engine) * static_cast<float>(size)); }));
+  };
+  Ratio largest;
+  double smallest = infinity;
+  for (int round = 0; round < 48; ++round) {
+    SCOPED_TRACE(round);
+    const Index n = std::vector<Index>{1, 2, 7, 33, 100, 300}[static_cast<std::size_t>(round % 6)];
+    const Index d = round % 4 == 0 ? 64 : 16;
+    AttentionInput in;
+    in.q = random(3, d, round % 5 == 0 ? 4 : 1);
+    in.k = random(n, d, 1);
+    in.v = random(n, d, round % 7 == 0 ? 100 : 1);
+    if (round % 8 < 6) {
+      const FrameMatrix frame =
+          round % 8 == 5 ? shear(d) : rotary(d, round % 2 ? Pairing::interleaved : Pairing::half_split, 1000);
+      in.query_frame = in.key_frame = in.value_frame = in.output_frame = frame;
+    }
+    if (round % 3 == 1) in.sink = normal(engine);
+    if (round % 4 == 1) in.score = [](double s, Index, Index) { return 5 * std::tanh(s / 5); };
+    if (round % 4 == 2)
+      in.score = [](double s, Index i, Index j) { return s - 0.25 * std::abs(static_cast<double>(i - j)); };
+    if (round % 4 == 3) in.score = [](double s, Index, Index j) { return j % 3 == 1 ? s - 1e4 : s; };
+    const Ratio ratio = ratio_of(in);
+    EXPECT_LE(ratio.out, 1);
+    EXPECT_LE(ratio.lse, 1);
+    largest.out = (std::max)(largest.out, ratio.out);
+    largest.lse = (std::max)(largest.lse, ratio.lse);
+    if (n > 2) smallest = (std::min)(smallest, ratio.out);  // one key alone may be exact
+  }
+  EXPECT_GE(largest.out, 0.15);
+  EXPECT_GE(largest.lse, 0.15);
+  EXPECT_GE(smallest, 0.01);
+}
+
+TEST(ErrorBound, holds_for_plain_float_on_captured_layers) {
+  for (const int number : {0, 14, 29}) {
+    SCOPED_TRACE(number);
+    const rove_test::CapturedLayer layer = rove_test::captured_layer(number);
+    Ratio largest;
+    for (const Index head : {0, 4, 8}) {
+      AttentionInput in;
+      in.q = rove_test::head_matrix(layer.q, head);
+      in.k = rove_test::head_matrix(layer.k, head / 3);
+      in.v = rove_test::head_matrix(layer.v, head / 3);
+      in.visible = [](Index i, Index j) { return j <= i; };
+      in.query_frame = in.key_frame = in.value_frame = in.output_frame =
+          rotary(64, Pairing::half_split, 0, rove_test::smollm2_rope_base);
+      const Ratio ratio = ratio_of(in);
+      largest.out = (std::max)(largest.out, ratio.out);
+      largest.lse = (std::max)(largest.lse, ratio.lse);
+    }
+    EXPECT_LE(largest.out, 1);
+    EXPECT_LE(largest.lse, 1);
+    EXPECT_GE(largest.out, 0.1);
+  }
+}
+
+// What the bound is for: a fault that is small by eye lies outside of it.
+TEST(ErrorBound, excludes_a_small_fault) {
+  std::mt19937_64 engine(5);
+  std::normal_distribution<double> normal;
+  const auto random = [&] { return MatrixXd(MatrixXd::NullaryExpr(20, 8, [&] { return normal(engine); })); };
+  AttentionInput in{.q = random(), .k = random(), .v = random()};
+  in.query_frame = in.key_frame = in.value_frame = in.output_frame = rotary(8, Pairing::half_split, 100);
+  const AttentionResult right = attention(in);
+  const MatrixXd bound = error_bound(right, Precision::float32, Storage::float32);
+  in.value_frame = in.output_frame = rotary(8, Pairing::half_split, 100, 10010);  // theta off by a thousandth
+  EXPECT_GT(((attention(in).out - right.out).array().abs() / bound.array()).maxCoeff(), 10);
+}
+
+/// R_t with each phase moved by `error(t, pair)`.
+FrameMatrix moved(const VectorXd& inv_freq, Pairing pairing, const MatrixXd& error) {
+  return [=](Index t) {
+    VectorXd phases = static_cast<double>(t) * inv_freq + error.row(t).transpose();
+    return rotation_matrix(2 * inv_freq.size(), phases, 1, pairing);
+  };
+}
+
+TEST(PhaseErrorBound, holds_for_phases_moved_as_far_as_they_may) {
+  std::mt19937_64 engine(11);
+  std::normal_distribution<double> normal;
+  const Index n = 24;
+  const Index d = 8;
+  const auto random = [&] { return MatrixXd(MatrixXd::NullaryExpr(n, d, [&] { return normal(engine); })); };
+  const VectorXd inv_freq = inverse_frequencies(d, 100);
+  for (const Pairing pairing : {Pairing::half_split, Pairing::interleaved}) {
+    for (const double size : {1e-7, 1e-3, 1e-2}) {
+      SCOPED_TRACE(size);
+      double largest = 0;
+      for (int round = 0; round < 20; ++round) {
+        AttentionInput in{.q = random(), .k = random(), .v = random()};
+        in.visible = [](Index i, Index j) { return j <= i; };
+        const FrameMatrix exact = moved(inv_freq, pairing, MatrixXd::Zero(n, d / 2));
+        in.query_frame = in.key_frame = exact;
+        if (round % 2) in.value_frame = in.output_frame = exact;
+        const AttentionResult result = attention(in);
+        const MatrixXd delta = MatrixXd::Constant(n, d / 2, size);
+        const MatrixXd bound = phase_error_bound(in, result, delta, delta, pairing);
+        const auto signs = [&] {
+          return MatrixXd(MatrixXd::NullaryExpr(n, d / 2, [&] { return engine() % 2 ? size : -size; }));
+        };
+        in.query_frame = moved(inv_freq, pairing, signs());
+        in.key_frame = moved(inv_freq, pairing, signs());
+        const MatrixXd change = (attention(in).out - result.out).cwiseAbs();
+        EXPECT_TRUE((change.array() <= bound.array() + 1e-14).all());
+        largest = (std::max)(largest, (change.array() / (bound.array() + 1e-14)).maxCoeff());
+      }
+      EXPECT_GE(largest, 0.1);
+    }
+  }
+}
+
+TEST(PhaseErrorBound, is_infinite_where_the_phases_say_nothing) {
+  AttentionInput in{.q = MatrixXd::Ones(1, 2), .k = MatrixXd::Ones(2, 2), .v = MatrixXd{{1, 2}, {3, 4}}};
+  const AttentionResult result = attention(in);
+  const MatrixXd one = MatrixXd::Ones(2, 1);
+  EXPECT_EQ(phase_error_bound(in, result, one.topRows(1), one, Pairing::half_split)(0, 0), infinity);
+}
+
+TEST(PhaseErrorBound, refuses_phases_that_do_not_fit) {
+  AttentionInput in{.q = MatrixXd::Ones(1, 2), .k = MatrixXd::Ones(2, 2), .v = MatrixXd::Ones(2, 2)};
+  const AttentionResult result = attention(in);
+  try {
+    phase_error_bound(in, result, MatrixXd::Ones(1, 1), MatrixXd::Ones(3, 1), Pairing::half_split);
+    FAIL() << "nothing thrown";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "phases are 1 x 1 and 3 x 1 for 1 queries and 2 keys");
+  }
+}
+
+TEST(PhaseErrorBound, float32_angles) {
+  const MatrixXd error = float32_phase_error(VectorXd{{0, -2}}, VectorXd{{1, 0.25}});
+  EXPECT_TRUE(error.isApprox(3 * 0x1p-24 * MatrixXd{{0, 0}, {2, 0.5}}, 1e-15));
+  // What float32 really does to an angle: the frequency as Hugging Face computes it, times the position.
+  for (int pair = 0; pair < 32; ++pair) {
+    const float inv_freq = 1.0f / std::pow(100000.0f, static_cast<float>(2 * pair) / 64.0f);
+    const double exact_freq = std::pow(100000.0, -2.0 * pair / 64);
+    for (int p = 0; p < 320; ++p) {
+      const double angle = static_cast<float>(p) * inv_freq;
+      EXPECT_LE(std::abs(angle - p * exact_freq), 3 * 0x1p-24 * p * exact_freq) << pair << ' ' << p;
+    }
+  }
+}
+
+}  // namespace
