@@ -124,51 +124,57 @@ template <class T>
 inline constexpr bits_t<T> infinity_bits = static_cast<bits_t<T>>(bits_t<T>{2 * Format<T>::bias + 1}
                                                                   << Format<T>::fraction_bits);
 
+// The conversions below are written once for numbers and for packets of them: Words is an unsigned integer or
+// a vector of them, Lanes the floating-point type or vector of the same size. They select instead of
+// branching.
+
 /// bfloat16 is the upper half of a float: shifting loses nothing, quiets no NaN, knows no special cases.
-ROVE_ALWAYS_INLINE float bfloat16_to_float(std::uint16_t bits) {
-  return from_bits<float>(static_cast<std::uint32_t>(bits) << 16);
+template <class Lanes, class Words>
+ROVE_ALWAYS_INLINE Lanes bfloat16_to_float(Words bits) {
+  return bit_cast<Lanes>(bits << 16);
 }
 
-/// Exact, by selection rather than by branches so that loops over it vectorise.
-ROVE_ALWAYS_INLINE float half_to_float(std::uint16_t bits) {
-  const std::uint32_t magnitude = bits & 0x7fffU;
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-  // A subnormal is its integer times 2^-24: normal in float, so flushing subnormals to zero cannot touch it.
-  const std::uint32_t tiny = to_bits(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F);
-  const std::uint32_t rebias = magnitude >= 0x7c00U ? 2U * (127 - 15) : 127U - 15;
-  const std::uint32_t normal = (magnitude << 13) + (rebias << 23);
-  return from_bits<float>(sign | (magnitude < 0x0400U ? tiny : normal));
+template <class Lanes, class Words>
+ROVE_ALWAYS_INLINE Lanes half_to_float(Words bits) {
+  const Words magnitude = bits & 0x7fffU;
+  const Words sign = (bits & 0x8000U) << 16;
+  // A subnormal is its integer m times 2^-24. 2^23 + m has m in its last bits; all of this is normal in
+  // float, so a processor that flushes subnormals to zero does no harm.
+  const Words tiny = bit_cast<Words>((bit_cast<Lanes>(magnitude | 0x4b000000U) - 0x1p23F) * 0x1p-24F);
+  const Words one_bias = Words{} + ((127U - 15) << 23), two_biases = one_bias + one_bias;
+  const Words normal = (magnitude << 13) + (magnitude > 0x7bffU ? two_biases : one_bias);  // infinity, NaN
+  return bit_cast<Lanes>(sign | (magnitude < 0x0400U ? tiny : normal));
 }
 
-/// The bits of the T nearest to `value`, ties to even, whatever the two formats are; without branches.
-template <class T, class From>
-ROVE_ALWAYS_INLINE std::uint16_t narrow(From value) {
+/// The bits of the T nearest to each From in `lanes`, ties to even, whatever the two formats are.
+template <class T, class From, class Words, class Lanes>
+ROVE_ALWAYS_INLINE Words narrow(Lanes lanes) {
   using Bits = bits_t<From>;
-  constexpr int dropped = Format<From>::fraction_bits - Format<T>::fraction_bits;
+  constexpr int fraction_bits = Format<From>::fraction_bits;
+  constexpr int dropped = fraction_bits - Format<T>::fraction_bits;
   constexpr Bits rebias = static_cast<Bits>(Format<From>::bias - Format<T>::bias);
-  constexpr Bits smallest_normal = (rebias + 1) << Format<From>::fraction_bits;
-  constexpr Bits infinity = infinity_bits<T>;
-  constexpr Bits quiet_nan = infinity | (Bits{1} << (Format<T>::fraction_bits - 1));
-  // Adding it leaves T's subnormal steps as the last fraction bits: the addition rounds.
-  constexpr int step_exponent = 1 - Format<T>::bias - Format<T>::fraction_bits;
-  constexpr Bits shifter = static_cast<Bits>(step_exponent + Format<From>::fraction_bits + Format<From>::bias)
-                           << Format<From>::fraction_bits;
+  constexpr Bits smallest_normal = (rebias + 1) << fraction_bits;
+  constexpr Bits quiet = Bits{1} << (Format<T>::fraction_bits - 1);
+  const Words infinity = Words{} + Bits{infinity_bits<T>};
 
-  const Bits bits = to_bits(value);
-  const Bits magnitude = bits & (~Bits{0} >> 1);
-  const Bits sign = bits >> (static_cast<int>(sizeof(Bits)) * 8 - 16) & 0x8000U;
-  // The carry of a rounding up runs into the exponent, which is what it should do, up to infinity.
-  const Bits odd = magnitude >> dropped & 1U;
-  const Bits rounded =
-      (magnitude - (rebias << Format<From>::fraction_bits) + (Bits{1} << (dropped - 1)) - 1U + odd) >>
-      dropped;
-  Bits result = rounded < infinity ? rounded : infinity;
+  const Words bits = bit_cast<Words>(lanes);
+  const Words magnitude = bits & (~Bits{0} >> 1);
+  const Words sign = (bits >> (static_cast<int>(sizeof(Bits)) * 8 - 16)) & Bits{0x8000};
+  // The carry of a rounding up runs into the exponent, which is where it belongs, up to infinity.
+  const Words odd = (magnitude >> dropped) & Bits{1};
+  const Words rounded =
+      (magnitude - (rebias << fraction_bits) + (Bits{1} << (dropped - 1)) - Bits{1} + odd) >> dropped;
+  Words result = rounded < infinity ? rounded : infinity;
   if constexpr (rebias != 0) {
-    const Bits tiny = to_bits(from_bits<From>(magnitude) + from_bits<From>(shifter)) - shifter;
+    // In a sum with 2^fraction_bits steps of T's subnormals the last bit is one step: the addition rounds.
+    constexpr int step_exponent = 1 - Format<T>::bias - Format<T>::fraction_bits;
+    constexpr Bits shifter = static_cast<Bits>(step_exponent + fraction_bits + Format<From>::bias)
+                             << fraction_bits;
+    const Words tiny = bit_cast<Words>(bit_cast<Lanes>(magnitude) + from_bits<From>(shifter)) - shifter;
     result = magnitude < smallest_normal ? tiny : result;
   }
-  result = magnitude > infinity_bits<From> ? quiet_nan : result;
-  return static_cast<std::uint16_t>(sign | result);
+  result = magnitude > infinity_bits<From> ? infinity | quiet : result;
+  return sign | result;
 }
 
 }  // namespace detail
@@ -177,9 +183,9 @@ ROVE_ALWAYS_INLINE std::uint16_t narrow(From value) {
 template <Accumulator Acc, Scalar T>
 requires(!(std::is_same_v<Acc, float> && std::is_same_v<T, double>)) ROVE_ALWAYS_INLINE Acc widen(T value) {
   if constexpr (std::is_same_v<T, Eigen::bfloat16>) {
-    return static_cast<Acc>(detail::bfloat16_to_float(detail::to_bits(value)));
+    return static_cast<Acc>(detail::bfloat16_to_float<float>(std::uint32_t{detail::to_bits(value)}));
   } else if constexpr (std::is_same_v<T, Eigen::half>) {
-    return static_cast<Acc>(detail::half_to_float(detail::to_bits(value)));
+    return static_cast<Acc>(detail::half_to_float<float>(std::uint32_t{detail::to_bits(value)}));
   } else {
     return static_cast<Acc>(value);
   }
@@ -190,7 +196,8 @@ requires(!(std::is_same_v<Acc, float> && std::is_same_v<T, double>)) ROVE_ALWAYS
 template <Scalar T, Accumulator Acc>
 ROVE_ALWAYS_INLINE T round_to(Acc value) {
   if constexpr (sizeof(T) == 2) {
-    return detail::from_bits<T>(detail::narrow<T>(value));
+    using Bits = detail::bits_t<Acc>;
+    return detail::from_bits<T>(static_cast<std::uint16_t>(detail::narrow<T, Acc, Bits>(value)));
   } else {
     return static_cast<T>(value);
   }
