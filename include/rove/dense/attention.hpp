@@ -107,7 +107,7 @@ inline RowMatrix turned_inverse_transposed(const Eigen::MatrixXd& rows, const Fr
   if (!frame) return result;
   for (Index t = 0; t < rows.rows(); ++t) {
     const Eigen::MatrixXd r = frame_at(frame, t, rows.cols(), name);
-    result.row(t) = times(inverse(r).transpose(), rows.row(t));
+    result.row(t) = r.transpose().partialPivLu().solve(rows.row(t).transpose()).transpose();
   }
   return result;
 }
