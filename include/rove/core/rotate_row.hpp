@@ -1,0 +1,128 @@
+/// \file
+/// Turning the pairs of one row: the inner loop of every rotary frame.
+#pragma once
+
+#include <type_traits>
+
+#include "rove/core/config.hpp"
+#include "rove/core/pairing.hpp"
+#include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
+#include "rove/core/simd_convert.hpp"
+
+ROVE_BEGIN_TAGGED
+
+namespace detail {
+
+/// The first `count` of a table's numbers in the type that rows are turned in.
+template <simd::PacketLike P, Accumulator Table>
+ROVE_ALWAYS_INLINE P load_angles(const Table* from, int count) {
+  using Acc = simd::lane_t<P>;
+  if constexpr (std::is_same_v<Table, Acc>) {
+    if (count == simd::width<P>) return simd::load<P>(from);
+  }
+  Acc lanes[simd::width<P>];
+  for (int i = 0; i < simd::width<P>; ++i) lanes[i] = i < count ? static_cast<Acc>(from[i]) : Acc(0);
+  return simd::load<P>(lanes);
+}
+
+/// A run of pairs: x_k at `x + k * step`, y_k at `y + k * step`.
+template <class T>
+struct PairRun {
+  T *x, *y;
+  Index step;
+};
+
+/// x' = x cos - y sin and y' = y cos + x sin, the products by cos rounded first. Both of a pair are read
+/// before either is written.
+template <Direction direction, simd::PacketLike P, Accumulator Table, Scalar T>
+void rotate_pairs(const Table* cos, const Table* sin, Index pairs, PairRun<const T> from, PairRun<T> to) {
+  const auto turn = [](P& x, P& y, P c, P s) {
+    const P old_x = x;
+    if constexpr (direction == Direction::inverse) s = -s;
+    x = simd::mul_add(-y, s, old_x * c);
+    y = simd::mul_add(old_x, s, y * c);
+  };
+  constexpr int width = simd::width<P>;
+  Index k = 0;
+  if (from.step == 1 && to.step == 1) {
+    for (; k + width <= pairs; k += width) {
+      P x = simd::load<P>(from.x + k), y = simd::load<P>(from.y + k);
+      turn(x, y, load_angles<P>(cos + k, width), load_angles<P>(sin + k, width));
+      simd::store(to.x + k, x);
+      simd::store(to.y + k, y);
+    }
+  }
+  for (; k < pairs; k += width) {
+    const int count = pairs - k < width ? static_cast<int>(pairs - k) : width;
+    P x = simd::gather<P>(from.x + k * from.step, from.step, count);
+    P y = simd::gather<P>(from.y + k * from.step, from.step, count);
+    turn(x, y, load_angles<P>(cos + k, count), load_angles<P>(sin + k, count));
+    simd::scatter(to.x + k * to.step, to.step, x, count);
+    simd::scatter(to.y + k * to.step, to.step, y, count);
+  }
+}
+
+/// The same for pairs (2k, 2k + 1) side by side, by whole packets; returns how many pairs those were. In
+/// lanes x y x y …, a row times (c, c) plus the row with its pairs swapped times (-s, s).
+template <Direction direction, simd::PacketLike P, Accumulator Table, Scalar T>
+Index rotate_adjacent(const Table* cos, const Table* sin, Index pairs, const T* from, T* to) {
+  constexpr Index step = simd::width<P> / 2;
+  Index k = 0;
+  for (; k + step <= pairs; k += step) {
+    const P row = simd::load<P>(from + 2 * k);
+    const P c = simd::load_dup<P>(cos + k);
+    P s = simd::negate_even(simd::load_dup<P>(sin + k));
+    if constexpr (direction == Direction::inverse) s = -s;
+    simd::store(to + 2 * k, simd::mul_add(simd::swap_pairs(row), s, row * c));
+  }
+  return k;
+}
+
+}  // namespace detail
+
+/// Turns the `pairs` pairs of one row by their angles (`inverse`: by minus their angles):
+///
+///     (x, y) ← (x cos − y sin, x sin + y cos)
+///
+/// computed as x' = mul_add(−y, sin, x·cos), y' = mul_add(x, sin, y·cos) in double for double rows, in float
+/// for all others, and rounded to T once: the same bits for either pairing, any strides, any alignment and
+/// any number of pairs.
+///
+/// \param cos, sin  `pairs` numbers each; a float table serves no double rows, a double table is rounded
+/// \param from, to  the first rotary channel of the row as it is and as it will be, 2 · pairs channels,
+///                  `from_stride` and `to_stride` elements apart; `to` is `from` with the same stride, or
+///                  overlaps neither it nor the table
+template <Direction direction, Accumulator Table, Scalar T>
+void rotate_row(Pairing pairing, const Table* cos, const Table* sin, Index pairs, const T* from,
+                Index from_stride, T* to, Index to_stride) {
+  using Acc = accumulator_t<T>;
+  using P = simd::packet_t<Acc>;
+  static_assert(!(std::is_same_v<Acc, double> && std::is_same_v<Table, float>),
+                "rows in double need a table in double: a float table would be the least accurate part");
+  if (pairing == Pairing::half_split) {
+    detail::rotate_pairs<direction, P>(
+        cos, sin, pairs, detail::PairRun<const T>{from, from + pairs * from_stride, from_stride},
+        detail::PairRun<T>{to, to + pairs * to_stride, to_stride});
+    return;
+  }
+  Index done = 0;
+  if constexpr (!simd::is_scalar<P> && std::is_same_v<Table, Acc>) {
+    if (from_stride == 1 && to_stride == 1) {
+      done = detail::rotate_adjacent<direction, P>(cos, sin, pairs, from, to);
+    }
+  }
+  from += 2 * done * from_stride;
+  to += 2 * done * to_stride;
+  detail::rotate_pairs<direction, P>(cos + done, sin + done, pairs - done,
+                                     detail::PairRun<const T>{from, from + from_stride, 2 * from_stride},
+                                     detail::PairRun<T>{to, to + to_stride, 2 * to_stride});
+}
+
+/// The same in place.
+template <Direction direction, Accumulator Table, Scalar T>
+void rotate_row(Pairing pairing, const Table* cos, const Table* sin, Index pairs, T* row, Index stride = 1) {
+  rotate_row<direction>(pairing, cos, sin, pairs, static_cast<const T*>(row), stride, row, stride);
+}
+
+ROVE_END_TAGGED
