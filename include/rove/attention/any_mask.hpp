@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include "rove/attention/mask.hpp"
@@ -13,6 +12,16 @@
 #include "rove/core/config.hpp"
 
 ROVE_BEGIN_TAGGED
+
+class AnyMask;
+
+namespace detail {
+
+/// Clang 14 asks itself without end whether an AnyMask is a Mask unless that is ruled out first.
+template <class M>
+concept ErasableMask = !std::same_as<M, AnyMask> && Mask<M>;
+
+}  // namespace detail
 
 /// Any mask behind one type, for choices made at run time; copies share it. Answers as the mask inside does;
 /// each question costs a virtual call, so kernels that ask by tile and by bits lose little. Default:
@@ -22,9 +31,8 @@ class AnyMask {
   AnyMask() : AnyMask(AllVisible{}) {}
 
   /// Implicit, so that a variable may be assigned any mask.
-  template <class M>
-  requires(!std::same_as<std::remove_cvref_t<M>, AnyMask> && Mask<std::remove_cvref_t<M>>) AnyMask(M&& mask)
-      : mask_(std::make_shared<const Model<std::remove_cvref_t<M>>>(std::forward<M>(mask))) {}
+  template <detail::ErasableMask M>
+  AnyMask(M mask) : mask_(std::make_shared<const Model<M>>(std::move(mask))) {}
 
   bool visible(const Site& site) const { return mask_->visible(site); }
   void check(const AttentionShape& shape) const { mask_->check(shape); }
@@ -47,7 +55,6 @@ class AnyMask {
 
   template <class M>
   struct Model final : Interface {
-    explicit Model(const M& mask) : mask_(mask) {}
     explicit Model(M&& mask) : mask_(std::move(mask)) {}
     bool visible(const Site& site) const override { return static_cast<bool>(mask_.visible(site)); }
     void check(const AttentionShape& shape) const override { mask_check(mask_, shape); }

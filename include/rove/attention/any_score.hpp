@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include "rove/attention/score.hpp"
@@ -15,6 +14,16 @@
 
 ROVE_BEGIN_TAGGED
 
+class AnyScore;
+
+namespace detail {
+
+/// Clang 14 asks itself without end whether an AnyScore is a Score unless that is ruled out first.
+template <class S>
+concept ErasableScore = !std::same_as<S, AnyScore> && Score<S>;
+
+}  // namespace detail
+
 /// Any score behind one type, for choices made at run time; copies share it. Answers as the score inside
 /// does, at a virtual call for each logit. Default: the logit as it is.
 class AnyScore {
@@ -22,10 +31,8 @@ class AnyScore {
   AnyScore() : AnyScore(NoScore{}) {}
 
   /// Implicit, so that a variable may be assigned any score.
-  template <class S>
-  requires(!std::same_as<std::remove_cvref_t<S>, AnyScore> && Score<std::remove_cvref_t<S>>)
-      AnyScore(S&& score)
-      : score_(std::make_shared<const Model<std::remove_cvref_t<S>>>(std::forward<S>(score))) {}
+  template <detail::ErasableScore S>
+  AnyScore(S score) : score_(std::make_shared<const Model<S>>(std::move(score))) {}
 
   template <Accumulator Acc>
   Acc operator()(Acc s, const Site& site) const {
@@ -57,7 +64,6 @@ class AnyScore {
 
   template <class S>
   struct Model final : Interface {
-    explicit Model(const S& score) : score_(score) {}
     explicit Model(S&& score) : score_(std::move(score)) {}
     float apply(float s, const Site& site) const override { return score_(s, site); }
     double apply(double s, const Site& site) const override { return score_(s, site); }

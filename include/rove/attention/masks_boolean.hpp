@@ -13,9 +13,16 @@
 
 ROVE_BEGIN_TAGGED
 
-/// Visible where the tensor's element is true (not 0); see `boolean_mask()`.
+namespace detail {
+
 template <class T>
-requires(std::is_same_v<T, bool> || std::is_same_v<T, unsigned char>) class BooleanMask {
+concept BooleanElement = std::is_same_v<T, bool> || std::is_same_v<T, unsigned char>;
+
+}  // namespace detail
+
+/// Visible where the tensor's element is true (not 0); see `boolean_mask()`.
+template <detail::BooleanElement T>
+class BooleanMask {
  public:
   constexpr explicit BooleanMask(TensorView<const T> tensor) : tensor_(tensor) {}
 

@@ -24,9 +24,13 @@ concept SitePredicate = std::copy_constructible<F> && requires(const F& f, const
   { f(site) } -> std::convertible_to<bool>;
 };
 
-/// Visible where the predicate says so; see `mask()`.
+/// What `mask()` takes.
 template <class F>
-requires(IndexPredicate<F> || SitePredicate<F>) class PredicateMask {
+concept MaskPredicate = IndexPredicate<F> || SitePredicate<F>;
+
+/// Visible where the predicate says so; see `mask()`.
+template <MaskPredicate F>
+class PredicateMask {
  public:
   constexpr explicit PredicateMask(F predicate) : predicate_(std::move(predicate)) {}
 
@@ -45,8 +49,8 @@ requires(IndexPredicate<F> || SitePredicate<F>) class PredicateMask {
 /// A pair is visible where `predicate(batch, head, query, key)`, by absolute index, or `predicate(site)` is
 /// true. It is called for each logit, on several threads at once: for more speed write a struct with `tile`.
 /// Counts as order-aware.
-template <class F>
-requires(IndexPredicate<F> || SitePredicate<F>) constexpr PredicateMask<F> mask(F predicate) {
+template <MaskPredicate F>
+constexpr PredicateMask<F> mask(F predicate) {
   return PredicateMask<F>(std::move(predicate));
 }
 

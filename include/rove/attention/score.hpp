@@ -116,8 +116,8 @@ class ScoreChain {
   }
   /// The chain rule; the value between the two is computed again.
   template <Accumulator Acc>
-  requires(DifferentiableScore<First>&& DifferentiableScore<Second>) constexpr Acc
-      dscore(Acc s_in, Acc s_out, const Site& site) const {
+  constexpr Acc dscore(Acc s_in, Acc s_out, const Site& site) const
+      requires(DifferentiableScore<First>&& DifferentiableScore<Second>) {
     const Acc between = first_(s_in, site);
     return second_.dscore(between, s_out, site) * first_.dscore(s_in, between, site);
   }

@@ -29,15 +29,23 @@ concept IndexFunction = requires(const F& f, Index i, Number... s) {
   { f(s..., i, i, i, i) } -> std::convertible_to<double>;
 };
 
-template <class F, class... Number>
-concept ScoreFunction =
-    PlainFunction<F, Number...> || SiteFunction<F, Number...> || IndexFunction<F, Number...>;
+template <class F, class Acc>
+concept ScoreFunctionOf = PlainFunction<F, Acc> || SiteFunction<F, Acc> || IndexFunction<F, Acc>;
+template <class F>
+concept ScoreFunction = std::copy_constructible<F> && ScoreFunctionOf<F, float> && ScoreFunctionOf<F, double>;
 
+/// Numbers are tried before the site: an `auto` in its place would take either.
+template <class F, class Acc>
+concept ScoreDerivativeOf = PlainFunction<F, Acc> || PlainFunction<F, Acc, Acc> || SiteFunction<F, Acc> ||
+    SiteFunction<F, Acc, Acc> || IndexFunction<F, Acc> || IndexFunction<F, Acc, Acc>;
+template <class F>
+concept ScoreDerivative =
+    std::copy_constructible<F> && ScoreDerivativeOf<F, float> && ScoreDerivativeOf<F, double>;
+
+/// f of the numbers, and of the site as f wants to have it.
 template <Accumulator Acc, class F, class... Number>
-ROVE_ALWAYS_INLINE constexpr Acc call_score_function(const F& f, const Site& site, Number... s) {
-  if constexpr (PlainFunction<F, Number...>) {
-    return static_cast<Acc>(f(s...));
-  } else if constexpr (SiteFunction<F, Number...>) {
+ROVE_ALWAYS_INLINE constexpr Acc call_at(const F& f, const Site& site, Number... s) {
+  if constexpr (SiteFunction<F, Number...>) {
     return static_cast<Acc>(f(s..., site));
   } else {
     return static_cast<Acc>(f(s..., site.batch, site.head, site.query, site.key));
@@ -58,15 +66,23 @@ class FunctionScore {
 
   template <Accumulator Acc>
   constexpr Acc operator()(Acc s, const Site& site) const {
-    return detail::call_score_function<Acc>(function_, site, s);
+    if constexpr (detail::PlainFunction<F, Acc>) {
+      return static_cast<Acc>(function_(s));
+    } else {
+      return detail::call_at<Acc>(function_, site, s);
+    }
   }
   template <Accumulator Acc>
-  requires(!std::is_same_v<Derivative, NoDerivative>) constexpr Acc
-      dscore(Acc s_in, Acc s_out, const Site& site) const {
-    if constexpr (detail::ScoreFunction<Derivative, Acc>) {
-      return detail::call_score_function<Acc>(derivative_, site, s_in);
+  constexpr Acc dscore(Acc s_in, Acc s_out, const Site& site) const
+      requires(!std::is_same_v<Derivative, NoDerivative>) {
+    if constexpr (detail::PlainFunction<Derivative, Acc>) {
+      return static_cast<Acc>(derivative_(s_in));
+    } else if constexpr (detail::PlainFunction<Derivative, Acc, Acc>) {
+      return static_cast<Acc>(derivative_(s_in, s_out));
+    } else if constexpr (detail::SiteFunction<Derivative, Acc> || detail::IndexFunction<Derivative, Acc>) {
+      return detail::call_at<Acc>(derivative_, site, s_in);
     } else {
-      return detail::call_score_function<Acc>(derivative_, site, s_in, s_out);
+      return detail::call_at<Acc>(derivative_, site, s_in, s_out);
     }
   }
   /// A function of the number alone is not.
@@ -83,20 +99,16 @@ class FunctionScore {
 /// Write it for any number (`[](auto s) { … }`). One that takes double works too: float logits are widened
 /// for it and its result is rounded; one that takes float would cost double logits their precision. Its
 /// result is converted back to the type of s.
-template <class F>
-requires(std::copy_constructible<F>&& detail::ScoreFunction<F, float>&&
-             detail::ScoreFunction<F, double>) constexpr FunctionScore<F> score(F f) {
+template <detail::ScoreFunction F>
+constexpr FunctionScore<F> score(F f) {
   return FunctionScore<F>(std::move(f));
 }
 
 /// The same with its derivative, for gradients: `df` is called as `df(s_in)` or `df(s_in, s_out)`, either of
-/// them also with a site or with (batch, head, query, key) behind, and returns ∂s_out/∂s_in.
-template <class F, class Derivative>
-requires(std::copy_constructible<F>&& detail::ScoreFunction<F, float>&& detail::ScoreFunction<F, double>&&
-             std::copy_constructible<Derivative> &&
-         (detail::ScoreFunction<Derivative, double> ||
-          detail::ScoreFunction<Derivative, double,
-                                double>)) constexpr FunctionScore<F, Derivative> score(F f, Derivative df) {
+/// them also with a site (named as `Site`, not `auto`) or with (batch, head, query, key) behind, and returns
+/// ∂s_out/∂s_in.
+template <detail::ScoreFunction F, detail::ScoreDerivative Derivative>
+constexpr FunctionScore<F, Derivative> score(F f, Derivative df) {
   return FunctionScore<F, Derivative>(std::move(f), std::move(df));
 }
 
