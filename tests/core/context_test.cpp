@@ -88,6 +88,7 @@ TEST(Context, takes_a_temporary_and_any_callable) {
   EXPECT_EQ(call(Context()), 3);
   EXPECT_EQ(call(Context{rove::SerialExecutor()}), 3);
   static std::atomic<int> calls{0};
+  calls = 0;
   const Context context{Scripted{2, [](Index n, TaskRef task) {
                                    for (Index index = 0; index < n; ++index) task(index, 1);
                                  }}};
