@@ -11,6 +11,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/pairing.hpp"
+#include "rove/core/rotate_row.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/tensor_view.hpp"
 #include "rove/frame/frame.hpp"
@@ -129,17 +130,7 @@ class RotaryFrame {
         "rows in double need a RotationTable<double>: a float table would be the least accurate part");
     ROVE_ASSERT(static_cast<Index>(row.size()) >= channels());
     with_row(b, t, [&](const scalar_type* cos, const scalar_type* sin) {
-      const Index pairs = table_.pairs();
-      const Index apart = pairing_ == Pairing::half_split ? pairs : 1;
-      const Index next = pairing_ == Pairing::half_split ? 1 : 2;
-      Acc* first = row.data() + first_channel_;
-      for (Index k = 0; k < pairs; ++k, first += next) {
-        const Acc x = first[0], y = first[apart];
-        const Acc c = static_cast<Acc>(cos[k]);
-        const Acc s = static_cast<Acc>(direction == Direction::forward ? sin[k] : -sin[k]);
-        first[0] = mul_add(-y, s, x * c);
-        first[apart] = mul_add(x, s, y * c);
-      }
+      rotate_row<direction>(pairing_, cos, sin, table_.pairs(), row.data() + first_channel_);
     });
   }
 
