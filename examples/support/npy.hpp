@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/atomic_file.hpp"
+#include "atomic_file.hpp"
 
 namespace npy {
 
