@@ -54,8 +54,9 @@ std::optional<Options> parse(int argc, const char* const* argv) {
       app.add_option("--rotary-dim", options.rotary_dim, "channels that turn, the first ones; all");
   app.add_option("--pairing", pairing, "half-split or interleaved; to be given with files of your own")
       ->type_name("NAME");
-  app.add_option("--value-pairing", value_pairing, "pairing of the values and the output; as --pairing")
-      ->type_name("NAME");
+  auto* value =
+      app.add_option("--value-pairing", value_pairing, "pairing of the values and the output; as --pairing")
+          ->type_name("NAME");
   app.add_option("--position-offset", options.position_offset, "position of the first key; 0");
   app.add_flag("--causal", options.causal, "key <= query; always so for the layer above");
   app.add_option("--window", options.window, "each query sees this many keys, its own and those before it");
@@ -80,10 +81,9 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   options.sample = files == 0;
   if (rope && rove) throw UsageError("--rope and --rove exclude each other; without either both run");
   options.operators = rope ? Operators::rope : rove ? Operators::rove : Operators::both;
-  if (options.threads < 1) {
-    throw UsageError("--threads must be at least 1, got " + std::to_string(options.threads));
+  if (options.threads < 1 || options.threads > 1024) {
+    throw UsageError("--threads must be from 1 to 1024, got " + std::to_string(options.threads));
   }
-
   if (!(options.seconds >= 0)) throw UsageError("--seconds must not be negative");
 
   const bool own_pairing = !pairing.empty();
@@ -93,7 +93,7 @@ std::optional<Options> parse(int argc, const char* const* argv) {
     throw UsageError("say --pairing half-split (Llama, GPT-NeoX) or --pairing interleaved (GPT-J, GGUF)");
   }
   options.value_pairing =
-      value_pairing.empty() ? options.pairing : pairing_named("--value-pairing", value_pairing);
+      value->count() == 0 ? options.pairing : pairing_named("--value-pairing", value_pairing);
 
   if (options.sample) {
     options.q = options.data / "layer14_q.npy";
