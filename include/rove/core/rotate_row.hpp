@@ -33,31 +33,51 @@ struct PairRun {
   Index step;
 };
 
-/// x' = x cos - y sin and y' = y cos + x sin, the products by cos rounded first. Both of a pair are read
-/// before either is written.
+/// x' = x cos - y sin and y' = y cos + x sin, the products by cos rounded first.
+template <Direction direction, simd::PacketLike P>
+ROVE_ALWAYS_INLINE void turn(P& x, P& y, P c, P s) {
+  const P old_x = x;
+  if constexpr (direction == Direction::inverse) s = -s;
+  x = simd::mul_add(-y, s, old_x * c);
+  y = simd::mul_add(old_x, s, y * c);
+}
+
+/// Turns n packets of contiguous pairs, all loads in address order before all stores: memory sees one stream
+/// up the row, where x and y by turns would be two that jump back and forth and that prefetchers do not
+/// follow.
+template <Direction direction, int n, simd::PacketLike P, Accumulator Table, Scalar T>
+ROVE_ALWAYS_INLINE void rotate_packets(const Table* cos, const Table* sin, const T* from_x, const T* from_y,
+                                       T* to_x, T* to_y) {
+  constexpr int width = simd::width<P>;
+  P x[n], y[n];
+  for (int i = 0; i < n; ++i) x[i] = simd::load<P>(from_x + i * width);
+  for (int i = 0; i < n; ++i) y[i] = simd::load<P>(from_y + i * width);
+  for (int i = 0; i < n; ++i) {
+    turn<direction>(x[i], y[i], load_angles<P>(cos + i * width, width),
+                    load_angles<P>(sin + i * width, width));
+  }
+  for (int i = 0; i < n; ++i) simd::store(to_x + i * width, x[i]);
+  for (int i = 0; i < n; ++i) simd::store(to_y + i * width, y[i]);
+}
+
+/// Turns a run of pairs. Both of a pair are read before either is written.
 template <Direction direction, simd::PacketLike P, Accumulator Table, Scalar T>
 void rotate_pairs(const Table* cos, const Table* sin, Index pairs, PairRun<const T> from, PairRun<T> to) {
-  const auto turn = [](P& x, P& y, P c, P s) {
-    const P old_x = x;
-    if constexpr (direction == Direction::inverse) s = -s;
-    x = simd::mul_add(-y, s, old_x * c);
-    y = simd::mul_add(old_x, s, y * c);
-  };
   constexpr int width = simd::width<P>;
   Index k = 0;
   if (from.step == 1 && to.step == 1) {
+    for (; k + 4 * width <= pairs; k += 4 * width) {
+      rotate_packets<direction, 4, P>(cos + k, sin + k, from.x + k, from.y + k, to.x + k, to.y + k);
+    }
     for (; k + width <= pairs; k += width) {
-      P x = simd::load<P>(from.x + k), y = simd::load<P>(from.y + k);
-      turn(x, y, load_angles<P>(cos + k, width), load_angles<P>(sin + k, width));
-      simd::store(to.x + k, x);
-      simd::store(to.y + k, y);
+      rotate_packets<direction, 1, P>(cos + k, sin + k, from.x + k, from.y + k, to.x + k, to.y + k);
     }
   }
   for (; k < pairs; k += width) {
     const int count = pairs - k < width ? static_cast<int>(pairs - k) : width;
     P x = simd::gather<P>(from.x + k * from.step, from.step, count);
     P y = simd::gather<P>(from.y + k * from.step, from.step, count);
-    turn(x, y, load_angles<P>(cos + k, count), load_angles<P>(sin + k, count));
+    turn<direction>(x, y, load_angles<P>(cos + k, count), load_angles<P>(sin + k, count));
     simd::scatter(to.x + k * to.step, to.step, x, count);
     simd::scatter(to.y + k * to.step, to.step, y, count);
   }
