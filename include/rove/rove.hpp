@@ -49,6 +49,7 @@
 #include "rove/frame/adaptors.hpp"
 #include "rove/frame/frame.hpp"
 #include "rove/frame/rotary.hpp"
+#include "rove/frame/rotate.hpp"
 #include "rove/op/attention.hpp"
 #include "rove/op/frame_transforms.hpp"
 #include "rove/op/frames.hpp"

@@ -1,6 +1,8 @@
 // Compiled several times with different flags, each time under the name TWO_TU_VARIANT.
 #include "per_flags.hpp"
 
+#include <typeinfo>
+
 #include "rove/rove.hpp"
 
 #define TWO_TU_STRING_(name) #name
@@ -27,6 +29,9 @@ bool runs_here() {
 #endif
 }
 
+using Rows = rove::TensorView<const float>;
+using Problem = decltype(rove::attention_problem(Rows{}, Rows{}, Rows{}, rove::TensorView<float>{}));
+
 template <class T>
 Layout layout(const char* type) {
   return {type, sizeof(T), alignof(T)};
@@ -40,6 +45,17 @@ std::vector<Layout> layouts() {
       TWO_TU_LAYOUT(rove::RowView<float>),
       TWO_TU_LAYOUT(rove::IntegerSpan),
       TWO_TU_LAYOUT(rove::Error),
+      TWO_TU_LAYOUT(rove::QueryOffset),
+      TWO_TU_LAYOUT(rove::Site),
+      TWO_TU_LAYOUT(rove::AttentionShape),
+      TWO_TU_LAYOUT(rove::RotaryFrequencies),
+      TWO_TU_LAYOUT(rove::RopeScaling),
+      TWO_TU_LAYOUT(rove::RotationTable<float>),
+      TWO_TU_LAYOUT(rove::RotaryFrame<rove::RotationTable<float>>),
+      TWO_TU_LAYOUT(rove::AnyMask),
+      TWO_TU_LAYOUT(rove::AnyScore),
+      TWO_TU_LAYOUT(rove::Context),
+      TWO_TU_LAYOUT(Problem),
   };
 }
 
@@ -47,10 +63,24 @@ void refuse(rove::Index heads) {
   ROVE_EXPECT(heads == 0, "q has ", heads, " heads, not 0");
 }
 
+template <class T>
+void attend(rove::TensorView<const T> q, rove::TensorView<const T> k, rove::TensorView<const T> v,
+            rove::TensorView<T> out) {
+  const auto frequencies = rove::rotary_frequencies({.rotary_dim = q.channels(), .rope_theta = 1e4});
+  const rove::RotaryFrame frame(rove::RotationTable<T>(frequencies, rove::consecutive_positions(q.tokens())),
+                                rove::Pairing::half_split);
+  rove::rove_attention(rove::attention_problem(q, k, v, out).with_mask(rove::causal()), frame);
+}
+
 }  // namespace
 
 extern const Variant TWO_TU_NAME(TWO_TU_VARIANT);
-const Variant TWO_TU_NAME(TWO_TU_VARIANT) = {TWO_TU_STRING(TWO_TU_VARIANT), &runs_here,
-                                             TWO_TU_STRING(ROVE_TAG), &layouts, &refuse};
+const Variant TWO_TU_NAME(TWO_TU_VARIANT) = {TWO_TU_STRING(TWO_TU_VARIANT),
+                                             &runs_here,
+                                             typeid(Problem).name(),
+                                             &layouts,
+                                             &refuse,
+                                             &attend<float>,
+                                             &attend<double>};
 
 }  // namespace two_tu
