@@ -199,8 +199,7 @@ rove::TensorView<const T> read_only(const Storage<T>& made) {
   return made.view;
 }
 
-// ---- The concept
-// -------------------------------------------------------------------------------------------
+// ---- The concept ----
 
 static_assert(rove::KeyValues<rove::TensorKeyValues<float, Eigen::half>>);
 static_assert(rove::KeyValues<rove::RingKeyValues<Eigen::bfloat16, double>>);
@@ -233,8 +232,7 @@ static_assert(Reads<float, float> && Reads<double, float> && Reads<double, doubl
               Reads<float, std::int8_t>);
 static_assert(!Reads<float, double>);  // it would round
 
-// ---- Rows
-// --------------------------------------------------------------------------------------------------
+// ---- Rows ----
 
 TEST(RowCodec, reads_rows_of_any_stride) {
   std::vector<float> memory(200);
@@ -309,8 +307,7 @@ TEST(RowCodec, scale_applies_to_floating_rows_too) {
   EXPECT_EQ(out, (std::vector<float>{0.75F, -1}));
 }
 
-// ---- Two tensors
-// -------------------------------------------------------------------------------------------
+// ---- Two tensors ----
 
 template <class K, class V>
 void two_tensors() {
@@ -391,11 +388,30 @@ TEST(TensorKeyValues, messages) {
   EXPECT_EQ(message_of([&] { rove::key_values(tensor(1, 2, 3), tensor(1, 2, 5)); }),
             "k has 3 tokens, v has 5");
   EXPECT_EQ(message_of([&] { rove::key_values(tensor(1, 2, -3), tensor(1, 2, -3)); }),
-            "k and v have -3 tokens");
+            "k: tokens must not be negative, got -3");
 }
 
-// ---- A ring
-// ------------------------------------------------------------------------------------------------
+TEST(KeyValues, overlap_with_an_output) {
+  std::vector<float> x(400);
+  const auto [q, k, v] = rove::packed_qkv(x.data(), 1, 8, 2, 2, 4);
+  const auto kv = rove::key_values(k, v);
+  EXPECT_FALSE(kv.overlaps(q));  // interleaved with the keys, in place of the queries
+  EXPECT_TRUE(kv.overlaps(k) && kv.overlaps(v.slice(2, 7, 1)));
+  const auto ring = rove::ring_key_values(k, v, 11);
+  EXPECT_TRUE(!ring.overlaps(q) && ring.overlaps(k) && ring.overlaps(v));
+  const auto moved = rove::displaced(ring, 3);
+  EXPECT_TRUE(!moved.overlaps(q) && moved.overlaps(v));
+  const std::vector<std::int32_t> zero{0};
+  const auto pages = rove::paged_key_values(k, v, rove::page_table(zero, 1), zero);
+  EXPECT_TRUE(!pages.overlaps(q) && pages.overlaps(k) && pages.overlaps(v));
+  auto keys = storage<std::int8_t>(1, 1, 4, 4, Layout::bhtd), values = keys;
+  values.view.data = values.memory.data();
+  const auto scale = rove::RowView<const float>(rove::bht(x.data(), 1, 1, 4));
+  const auto small = rove::int8_key_values(read_only(keys), scale, read_only(values), scale);
+  EXPECT_TRUE(!small.overlaps(q) && small.overlaps(keys.view) && small.overlaps(values.view));
+}
+
+// ---- A ring ----
 
 /// Appends n keys to batch row b, one after the other, each over the oldest.
 template <class K, class V>
@@ -472,8 +488,7 @@ TEST(RingKeyValues, messages) {
   expect_model(rove::ring_key_values(tensor(1, 2, 0), tensor(1, 2, 0), 0), {{{0, 0}}, 2, 2, 2, 0});
 }
 
-// ---- Pages
-// -------------------------------------------------------------------------------------------------
+// ---- Pages ----
 
 template <class PageNumber>
 void permuted_pages(Index page_size, unsigned seed) {
@@ -584,8 +599,7 @@ TEST(PagedKeyValues, table_is_checked_again_by_each_call) {
             "page table: entry (0, 0) is 7, the pool has 1 pages");
 }
 
-// ---- 8-bit rows
-// --------------------------------------------------------------------------------------------
+// ---- 8-bit rows ----
 
 TEST(Int8KeyValues, each_row_has_its_own_scale) {
   for (const Layout layout : layouts) {
@@ -652,8 +666,7 @@ TEST(Int8KeyValues, messages) {
   EXPECT_EQ(message_of([&] { rove::int8_key_values(rows(0), nothing, rows(0), nothing); }), "no error");
 }
 
-// ---- Blocks with their scale inside
-// ------------------------------------------------------------------------
+// ---- Blocks with their scale inside ----
 
 /// Key b, h, slot as two q8_0 blocks, with a factor that differs from block to block.
 void store_blocks(test::Q8Block* blocks, Index stride, Index b, Index h, Index slot) {
@@ -690,8 +703,7 @@ TEST(BlockStorage, q8_0_rows_in_tensors_rings_and_pages) {
   expect_model(rove::paged_key_values(pool.view, pool.view, rove::page_table(entries, 1), lengths), expected);
 }
 
-// ---- Displaced indices
-// -------------------------------------------------------------------------------------
+// ---- Displaced indices ----
 
 TEST(DisplacedKeyValues, moves_indices_and_nothing_else) {
   auto k = storage<float>(2, 1, 5, 2, Layout::bhtd);
@@ -742,8 +754,7 @@ TEST(DisplacedKeyValues, messages) {
   EXPECT_EQ(with({}), "no error");
 }
 
-// ---- A model of one's own
-// ----------------------------------------------------------------------------------
+// ---- A model of one's own ----
 
 /// Keys that are computed, one at a time: the least that the concept asks for.
 struct OwnKeyValues {

@@ -62,7 +62,8 @@ TEST(ViewChecks, usual_layouts_do_not_overlap_themselves) {
   float x = 0;
   EXPECT_FALSE(rove::overlaps_itself(rove::bhtd(&x, 2, 3, 4, 5)));
   EXPECT_FALSE(rove::overlaps_itself(rove::bthd(&x, 2, 3, 4, 5)));
-  const auto [q, k, v] = rove::packed_qkv(&x, 2, 3, 4, 2, 8, 5);
+  std::vector<float> packed(2 * 3 * 58);
+  const auto [q, k, v] = rove::packed_qkv(packed.data(), 2, 3, 4, 2, 8, 5);
   EXPECT_FALSE(rove::overlaps_itself(q) || rove::overlaps_itself(k) || rove::overlaps_itself(v));
   EXPECT_FALSE(rove::overlaps_itself(rove::bht(&x, 2, 3, 4)));
   EXPECT_FALSE(rove::overlaps_itself(View{&x, {1, 1, 4, 6}, {24, 24, 1, 4}}));  // a transpose

@@ -18,6 +18,7 @@
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/core/view_checks.hpp"
 
 namespace rove {
 
@@ -84,17 +85,16 @@ ROVE_BEGIN_TAGGED
 
 namespace detail {
 
-/// Keys and values stand in two tensors of one shape but for their channels; the models call the first and
-/// third dimension by names of their own.
+/// Keys and values stand in two addressable tensors of one shape but for their channels; the models call the
+/// first and third dimension by names of their own.
 template <class Key, class Value>
 void check_extents_agree(const TensorView<Key>& k, const TensorView<Value>& v,
                          const char* rows = "batch rows", const char* tokens = "tokens") {
+  check_view(k, "k");
+  check_view(v, "v");
   const char* const names[3] = {rows, "heads", tokens};
   for (int d = 0; d < 3; ++d) {
     ROVE_EXPECT(k.extent[d] == v.extent[d], "k has ", k.extent[d], ' ', names[d], ", v has ", v.extent[d]);
-  }
-  for (int d = 0; d < 3; ++d) {
-    ROVE_EXPECT(k.extent[d] >= 0, "k and v have ", k.extent[d], ' ', names[d]);
   }
 }
 
@@ -175,6 +175,7 @@ concept RowStorage = requires(const RowRun<Storage>& run, Index row, std::span<d
 /// | `keys(b, h, slot)`, `values(b, h, slot)` | rows from `slot` on, at least one; need not reach the end |
 /// | `indices(b, slot)` | absolute indices from `slot` on, at least one; rising with the slot |
 /// | `check()` | optional: throws `Error` if the view contradicts itself |
+/// | `overlaps(out)` | optional: whether an output `TensorView` shares memory with the rows |
 ///
 /// `keys`, `values` and `indices` are asked only for slots in `slots(b)`; what their runs say of later slots
 /// than those is not used.

@@ -86,6 +86,9 @@ struct DisplacedKeyValues {
     return run;
   }
 
+  template <class Out>
+  requires requires(const KV& kv, const TensorView<Out>& out) { kv.overlaps(out); }
+  ROVE_ALWAYS_INLINE bool overlaps(const TensorView<Out>& out) const { return base.overlaps(out); }
   ROVE_ALWAYS_INLINE void check() const {
     if constexpr (requires { base.check(); }) base.check();
     detail::check_displacement(by_row, shifts, base.batch());

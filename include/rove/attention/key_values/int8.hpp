@@ -8,6 +8,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/core/view_checks.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -58,6 +59,10 @@ struct Int8KeyValues {
   }
   ROVE_ALWAYS_INLINE constexpr IndexRun indices(Index, Index slot) const { return {slot, k.tokens() - slot}; }
 
+  template <class Out>
+  ROVE_ALWAYS_INLINE bool overlaps(const TensorView<Out>& out) const {
+    return rove::overlaps(k, out) || rove::overlaps(v, out);
+  }
   ROVE_ALWAYS_INLINE void check() const {
     detail::check_extents_agree(k, v);
     detail::check_scales(k_scale, k, "k_scale");

@@ -8,6 +8,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/core/view_checks.hpp"
 
 namespace rove {
 
@@ -102,6 +103,10 @@ struct PagedKeyValues {
   }
   ROVE_ALWAYS_INLINE IndexRun indices(Index b, Index slot) const { return {slot, lengths[b] - slot}; }
 
+  template <class Out>
+  ROVE_ALWAYS_INLINE bool overlaps(const TensorView<Out>& out) const {
+    return rove::overlaps(k_pages, out) || rove::overlaps(v_pages, out);
+  }
   /// Reads every table entry that is in use.
   ROVE_ALWAYS_INLINE void check() const { detail::check_pages(*this); }
 

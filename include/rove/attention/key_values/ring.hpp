@@ -8,6 +8,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/core/view_checks.hpp"
 
 namespace rove {
 
@@ -50,6 +51,10 @@ struct RingKeyValues {
   }
   ROVE_ALWAYS_INLINE IndexRun indices(Index b, Index slot) const { return {slot, appended_to(b) - slot}; }
 
+  template <class Out>
+  ROVE_ALWAYS_INLINE bool overlaps(const TensorView<Out>& out) const {
+    return rove::overlaps(k, out) || rove::overlaps(v, out);
+  }
   ROVE_ALWAYS_INLINE void check() const {
     detail::check_extents_agree(k, v);
     detail::check_row_counts(appended, appended_by_row, batch(), "appended");

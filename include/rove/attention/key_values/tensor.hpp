@@ -8,6 +8,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/core/view_checks.hpp"
 
 namespace rove {
 
@@ -40,6 +41,10 @@ struct TensorKeyValues {
   }
   ROVE_ALWAYS_INLINE constexpr IndexRun indices(Index, Index slot) const { return {slot, k.tokens() - slot}; }
 
+  template <class Out>
+  ROVE_ALWAYS_INLINE bool overlaps(const TensorView<Out>& out) const {
+    return rove::overlaps(k, out) || rove::overlaps(v, out);
+  }
   ROVE_ALWAYS_INLINE void check() const { detail::check_extents_agree(k, v); }
 };
 
