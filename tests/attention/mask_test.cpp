@@ -502,6 +502,8 @@ TEST(Mask, mistakes_are_named_with_their_numbers) {
   const std::vector<std::int64_t> three{1, 2, 3}, negative{1, -2};
   EXPECT_EQ(error_of([&] { rove::mask_check(rove::prefix(three), shape); }),
             "prefix: there are 3 lengths for batch 2");
+  EXPECT_EQ(error_of([] { rove::mask_check(rove::prefix(std::vector<std::int32_t>{}), shape); }),
+            "prefix: there are 0 lengths for batch 2");
   EXPECT_EQ(error_of([&] { rove::mask_check(rove::prefix(negative), shape); }),
             "prefix: length -2 of batch row 1 is negative");
 }

@@ -77,13 +77,13 @@ class Prefix {
   explicit Prefix(Index length) : length_(length) {
     ROVE_EXPECT(length >= 0, "prefix: length must not be negative, got ", length);
   }
-  explicit Prefix(IntegerSpan lengths) : lengths_(lengths) {}
+  explicit Prefix(IntegerSpan lengths) : lengths_(lengths), per_batch_(true) {}
 
-  ROVE_ALWAYS_INLINE Index length(Index batch) const { return lengths_ ? lengths_[batch] : length_; }
+  ROVE_ALWAYS_INLINE Index length(Index batch) const { return per_batch_ ? lengths_[batch] : length_; }
 
   bool visible(const Site& site) const { return site.key < length(site.batch); }
   void check(const AttentionShape& shape) const {
-    if (!lengths_) return;
+    if (!per_batch_) return;
     ROVE_EXPECT(lengths_.size() == shape.batch, "prefix: there are ", lengths_.size(), " lengths for batch ",
                 shape.batch);
     for (Index b = 0; b < shape.batch; ++b) {
@@ -104,6 +104,7 @@ class Prefix {
  private:
   Index length_ = 0;
   IntegerSpan lengths_ = {};
+  bool per_batch_ = false;  // an empty list is a list all the same
 };
 
 /// A query sees the keys up to its own: key <= query, by absolute index. Where q_len != kv_len the problem
