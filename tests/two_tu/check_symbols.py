@@ -15,7 +15,7 @@ import sys
 
 SHARED = re.compile(
     r"rove::(untagged::error_handler_slot|set_error_handler|Error::)"  # no arithmetic in them
-    r"|(vtable|typeinfo|typeinfo name|guard variable) for rove::"
+    r"|rove::(\w+::)*(?P<type>\w+)::(~?(?P=type)\(|operator=\()"  # member by member, as the compiler writes them
 )
 
 
@@ -29,10 +29,25 @@ def weak_functions(nm, path):
             yield name
 
 
+def qualified_name(name):
+    """`rove::f<int>(int)` of `void rove::f<int>(int)`: the return type is left out."""
+    depth = 0
+    begin = 0
+    for at, character in enumerate(name):
+        if character in "<(":
+            if character == "(" and depth == 0 and not name.endswith("operator", 0, at):
+                return name[begin:]
+            depth += 1
+        elif character in ">)":
+            depth -= 1
+        elif character == " " and depth == 0:
+            begin = at + 1
+    return name[begin:]
+
+
 def is_ours(name):
-    """Whether a function is rove's: not the standard library's or Eigen's over one of its types."""
-    head = re.split(r"[(<]", name, maxsplit=1)[0]
-    return re.search(r"(^|\s)rove::", head) is not None
+    """Whether it is a function of rove's: not data, not the standard library's or Eigen's over one of its types."""
+    return "(" in name and qualified_name(name).startswith("rove::")
 
 
 def main():
