@@ -2,6 +2,7 @@
 /// Turning the pairs of one row: the inner loop of every rotary frame.
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
 #include "rove/core/config.hpp"
@@ -49,7 +50,7 @@ template <Direction direction, int n, simd::PacketLike P, Accumulator Table, Sca
 ROVE_ALWAYS_INLINE void rotate_packets(const Table* cos, const Table* sin, const T* from_x, const T* from_y,
                                        T* to_x, T* to_y) {
   constexpr int width = simd::width<P>;
-  P x[n], y[n];
+  P x[std::size_t{n}], y[std::size_t{n}];
   for (int i = 0; i < n; ++i) x[i] = simd::load<P>(from_x + i * width);
   for (int i = 0; i < n; ++i) y[i] = simd::load<P>(from_y + i * width);
   for (int i = 0; i < n; ++i) {
