@@ -138,8 +138,10 @@ void draw_kernel(Canvas& canvas, double x, double y, const Eigen::MatrixXd& patt
         const double entry = pattern(r, c) / largest;
         if ((entry >= 0) != positive) continue;
         const auto step = static_cast<std::size_t>(std::lround(steps * std::pow(std::abs(entry), 0.7)));
-        path[(std::min)(step, std::size_t{steps})] += "M" + number(cell * static_cast<double>(c)) + " " +
-                                                      number(cell * static_cast<double>(r)) + "h5v5h-5z";
+        std::string& squares = path[(std::min)(step, std::size_t{steps})];
+        squares += 'M';
+        squares +=
+            number(cell * static_cast<double>(c)) + " " + number(cell * static_cast<double>(r)) + "h5v5h-5z";
       }
     }
     for (std::size_t step = 1; step <= steps; ++step) {

@@ -168,8 +168,8 @@ class HeaderParser {
   std::string_view rest_;
 };
 
-inline std::string quote(std::string_view text) {
-  return "'" + std::string(text) + "'";
+inline std::string quote(const std::string& text) {
+  return "'" + text + "'";
 }
 
 /// Bytes of one number; anything but little-endian float32 and float64 is refused, with what it is.
