@@ -142,13 +142,17 @@ TEST(Context, a_nested_call_runs_serially_as_the_enclosing_worker) {
 TEST(Context, a_task_may_use_a_context_of_its_own) {
   on_every_executor([](const Context& context) {
     std::atomic<int> calls{0};
-    context.for_each(10, [&](Index, int) {
+    context.for_each(10, [&](Index, int outer_worker) {
       const Context own;
       Context::Scope scope(own);
       scope.allocate<float>(10)[9] = 1.0f;
-      own.for_each(5, [&](Index, int worker) { calls += worker == 0 ? 1 : 1000; });
+      own.for_each(5, [&](Index, int worker) {
+        calls += worker == 0 ? 1 : 1000;
+        context.for_each(2, [&](Index, int nested) { calls += nested == outer_worker ? 1 : 1000; });
+      });
+      context.for_each(3, [&](Index, int nested) { calls += nested == outer_worker ? 1 : 1000; });
     });
-    EXPECT_EQ(calls.load(), 50);
+    EXPECT_EQ(calls.load(), 10 * (5 + 5 * 2 + 3));
   });
 }
 
@@ -187,6 +191,31 @@ TEST(Context, the_exception_of_the_lowest_index_reaches_the_caller) {
       for (std::size_t index = 0; index <= 7; ++index) EXPECT_EQ(calls[index].load(), 1) << index;
       for (std::size_t index = 8; index < 100; ++index) EXPECT_LE(calls[index].load(), 1) << index;
       test::expect_each_index_once(context, 16);  // as if nothing had happened
+    }
+  });
+}
+
+TEST(Context, a_later_exception_of_a_higher_index_is_swallowed) {
+  test::within(seconds(60), [] {
+    test::StridedThreads threads(2);
+    const Context context{rove::on(threads)};
+    std::atomic<int> begun{0};
+    std::atomic<bool> failing{false};
+    try {
+      context.for_each(2, [&](Index index, int) {
+        ++begun;
+        while (begun.load() < 2) std::this_thread::yield();
+        if (index == 0) {
+          failing = true;
+        } else {
+          while (!failing.load()) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+        throw index;
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const Index index) {
+      EXPECT_EQ(index, 0);
     }
   });
 }

@@ -183,6 +183,25 @@ TEST(PoolExecutor, does_not_wait_for_a_busy_pool) {
   });
 }
 
+TEST(PoolExecutor, waits_for_a_helper_that_is_slow) {
+  test::within(seconds(60), [] {
+    Eigen::ThreadPool pool(1);
+    const auto executor = rove::on(pool);
+    const auto caller = std::this_thread::get_id();
+    std::atomic<int> arrived{0};
+    bool helped = false;
+    auto task = [&](Index, int) {
+      ++arrived;
+      while (arrived.load() < 2) std::this_thread::yield();
+      if (std::this_thread::get_id() == caller) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      helped = true;
+    };
+    executor.for_each(2, TaskRef(task));
+    EXPECT_TRUE(helped);
+  });
+}
+
 TEST(PoolExecutor, late_helpers_find_the_region_closed) {
   DeferredPool pool;
   auto executor = std::make_unique<rove::PoolExecutor<DeferredPool>>(rove::on(pool));

@@ -50,7 +50,6 @@ class PoolCrew {
     const std::lock_guard lock(mutex_);
     if (busy_) return -1;
     busy_ = true;
-    open_ = true;
     n_ = n;
     task_ = &task;
     joined_ = 0;
@@ -73,7 +72,7 @@ class PoolCrew {
   /// Ends the region: nobody enters any more, and those inside have left on return.
   void close() {
     std::unique_lock lock(mutex_);
-    open_ = false;
+    task_ = nullptr;
     // Whoever is inside is at its last task: look a few times before going to sleep.
     for (int look = 0; look < 64 && inside_ != 0; ++look) {
       lock.unlock();
@@ -88,7 +87,8 @@ class PoolCrew {
   void help() noexcept {
     std::unique_lock lock(mutex_);
     --called_;
-    if (open_) {
+    if (task_ != nullptr) {
+      ROVE_ASSERT(busy_);  // the caller will wait
       ++inside_;
       const int worker = ++joined_;
       const TaskRef task = *task_;
@@ -114,10 +114,9 @@ class PoolCrew {
 
   std::mutex mutex_;
   std::condition_variable left_;
-  bool busy_ = false;  // a caller is between open and the end of close
-  bool open_ = false;  // helpers may enter
-  Index n_ = 0;        // of the open region, as is the task
-  const TaskRef* task_ = nullptr;
+  bool busy_ = false;              // a caller is between open and the end of close
+  const TaskRef* task_ = nullptr;  // of the open region; null while helpers may not enter
+  Index n_ = 0;
   int joined_ = 0;                  // helpers that entered this region: the last one's worker number
   int inside_ = 0;                  // helpers at work
   int called_ = 0;                  // helpers scheduled that have not come yet
