@@ -231,10 +231,13 @@ void AttentionProblem<TQ, KV, TOut, M, S>::check() const {
     ROVE_EXPECT(out.extent[i] == wanted[i], "out's ", names[i], " must be ", wanted[i], ", got ",
                 out.extent[i]);
   }
+  check_view(q, "q");
+  check_view(out, "out");
   ROVE_EXPECT(!overlaps_itself(out), "out overlaps itself: two of its elements share one place");
-  if (static_cast<const void*>(out.data) == static_cast<const void*>(q.data) && !out.empty()) {
-    ROVE_EXPECT((same_storage(TensorView<const TOut>(out), q)),
-                "out may start where q does only with q's element type, extents and strides");
+  ROVE_EXPECT(!overlaps(out, q) || same_storage(out, q),
+              "out may share q's memory only with q's element type, data, extents and strides");
+  if constexpr (requires { kv.overlaps(out); }) {
+    ROVE_EXPECT(!kv.overlaps(out), "out shares memory with the keys or values");
   }
   if (lse) {
     for (int i = 0; i < 3; ++i) {
