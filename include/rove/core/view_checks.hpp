@@ -78,13 +78,12 @@ class BoundedSum {
     if (target < 0 || level == count_) return false;
     const Term& term = terms_[level];
     if (target > term.reach || target % term.divisor != 0) return false;
-    if (--budget_ < 0) return true;
     const Index finer = level + 1 < count_ ? terms_[level + 1].reach : 0;
     const Index quotient = target / term.stride;
     const Index high = quotient < term.most ? quotient : term.most;
     const Index low = target <= finer ? 0 : (target - finer - 1) / term.stride + 1;
     for (Index x = high; x >= low; --x) {
-      if (search(level + 1, target - x * term.stride)) return true;
+      if (--budget_ < 0 || search(level + 1, target - x * term.stride)) return true;
     }
     return false;
   }
