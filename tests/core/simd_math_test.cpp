@@ -202,4 +202,42 @@ TYPED_TEST(SimdMath, ties_round_to_even) {
   }
 }
 
+/// FNV-1a over the bits of both exponentials of 2^17 numbers made of integers alone.
+template <class P>
+std::uint64_t fingerprint() {
+  using Acc = simd::lane_t<P>;
+  std::uint64_t hash = 0xcbf29ce484222325U, state = 1;
+  const auto mix = [&hash](P packet) {
+    Acc lanes[simd::width<P>];
+    simd::store(lanes, packet);
+    for (const Acc lane : lanes) {
+      unsigned char bytes[sizeof(Acc)];
+      std::memcpy(bytes, &lane, sizeof lane);
+      for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3U;
+    }
+  };
+  std::vector<Acc> numbers(std::size_t{1} << 17);
+  for (Acc& x : numbers) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    x = static_cast<Acc>(static_cast<std::int64_t>(state >> 40) - (1 << 24)) / (1 << 18);  // in [-64, 0)
+  }
+  for (std::size_t i = 0; i < numbers.size(); i += 16) {
+    for (int part = 0; part < simd::parts<P>; ++part)
+      mix(simd::exp2_kernel(simd::load<P>(&numbers[i] + part * simd::width<P>)));
+    for (int part = 0; part < simd::parts<P>; ++part)
+      mix(simd::exp(simd::load<P>(&numbers[i] + part * simd::width<P>)));
+  }
+  return hash;
+}
+
+TYPED_TEST(SimdMath, bits_are_the_same_on_every_target_with_fma) {
+  const std::uint64_t hash = fingerprint<TypeParam>();
+#if ROVE_HAS_FMA
+  EXPECT_EQ(hash,
+            (std::is_same_v<simd::lane_t<TypeParam>, float> ? 9262764391169133345U : 5841130114096468788U));
+#else
+  EXPECT_EQ(hash, fingerprint<simd::lane_t<TypeParam>>());
+#endif
+}
+
 }  // namespace
