@@ -8,7 +8,7 @@ void attend(const float* q_data, const float* k_data, const float* v_data, float
   const auto out = rove::bhtd(out_data, 1, 9, n, 64);
 
   const auto frequencies = rove::rotary_frequencies({.rotary_dim = 64, .rope_theta = 1e5});
-  const auto frame = rove::RotaryFrame(rove::RotationTable<float>(frequencies, rove::consecutive_positions(n)),
-                                       rove::Pairing::half_split);
+  const auto frame = rove::RotaryFrame(
+      rove::RotationTable<float>(frequencies, rove::consecutive_positions(n)), rove::Pairing::half_split);
   rove::rove_attention(rove::attention_problem(q, k, v, out).with_mask(rove::causal()), frame);
 }
