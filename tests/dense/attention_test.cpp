@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -419,7 +420,7 @@ TEST_P(Captured, rope_meets_the_model_within_its_arithmetic) {
   const VectorXd positions = VectorXd::LinSpaced(layer.tokens(), 0, static_cast<double>(layer.tokens() - 1));
   const MatrixXd phases = float32_phase_error(positions, inv_freq);
   double worst = 0;
-  for (Index head = 0; head < layer.heads(); ++head) {
+  for (const Index head : {0, 4, 8}) {
     const AttentionInput in = captured_input(layer, head, false);
     const AttentionResult result = attention(in);
     const MatrixXd bound = error_bound(result, Precision::float32, Storage::float32) +

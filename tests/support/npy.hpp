@@ -3,13 +3,15 @@
 #pragma once
 
 #include <bit>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace rove_test {
@@ -33,22 +35,29 @@ inline NpyArray load_npy(const std::string& path) {
   const std::size_t header_size =
       static_cast<unsigned char>(bytes[8]) + std::size_t{256} * static_cast<unsigned char>(bytes[9]);
   require(bytes.size() >= 10 + header_size, "ends within its header");
-  const std::string header = bytes.substr(10, header_size);
-  std::smatch match;
-  require(
-      std::regex_match(
-          header, match,
-          std::regex(R"(\{'descr': '<f4', 'fortran_order': False, 'shape': \(((?:\d+, ?)*\d*)\), ?\}\s*)")),
-      "is not float32 in C order");
-
+  // {'descr': '<f4', 'fortran_order': False, 'shape': (1, 9, 64, 64), } and blanks.
+  std::string_view header(bytes.data() + 10, header_size);
+  const auto take = [&](std::string_view text) {
+    if (header.substr(0, text.size()) != text) return false;
+    header.remove_prefix(text.size());
+    return true;
+  };
+  const char* const odd = "is not float32 in C order";
+  require(take("{'descr': '<f4', 'fortran_order': False, 'shape': ("), odd);
   NpyArray array;
-  const std::string extents = match[1];
-  const std::regex number(R"(\d+)");
   std::size_t count = 1;
-  for (std::sregex_iterator it(extents.begin(), extents.end(), number), end; it != end; ++it) {
-    array.shape.push_back(std::stoll(it->str()));
-    count *= static_cast<std::size_t>(array.shape.back());
+  while (!take(")")) {
+    std::int64_t extent = 0;
+    const auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), extent);
+    require(error == std::errc{} && extent >= 0, odd);
+    header.remove_prefix(static_cast<std::size_t>(end - header.data()));
+    array.shape.push_back(extent);
+    count *= static_cast<std::size_t>(extent);
+    require(take(", ") || take(",") || header.substr(0, 1) == ")", odd);
   }
+  take(",");
+  take(" ");
+  require(take("}") && header.find_first_not_of(" \n") == std::string_view::npos, odd);
   require(bytes.size() == 10 + header_size + count * sizeof(float), "has another size than its shape says");
   array.values.resize(count);
   if (count > 0) std::memcpy(array.values.data(), bytes.data() + 10 + header_size, count * sizeof(float));

@@ -78,6 +78,13 @@ TEST(Npy, refuses_what_is_odd) {
             "is not float32 in C order");
   EXPECT_EQ(failure(header("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }") + two_floats),
             "is not float32 in C order");
+  for (const char* shape : {"(1, -2)", "(1 2)", "(1, x)", "(1, 2", "(1, 2), 3", "(99999999999999999999,)"}) {
+    EXPECT_EQ(
+        failure(header(std::string("{'descr': '<f4', 'fortran_order': False, 'shape': ") + shape + ", }") +
+                two_floats),
+        "is not float32 in C order")
+        << shape;
+  }
   EXPECT_EQ(failure(good + two_floats.substr(0, 7)), "has another size than its shape says");
   EXPECT_EQ(failure(good + two_floats + "x"), "has another size than its shape says");
 }
