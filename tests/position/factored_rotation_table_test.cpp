@@ -184,6 +184,17 @@ TYPED_TEST(FactoredTableOf, extend_goes_on_and_leaves_copies_alone) {
   EXPECT_EQ(Row<TypeParam>(before, 0, 2).cos[0], Row<TypeParam>(table, 0, 2).cos[0]);
 }
 
+TYPED_TEST(FactoredTableOf, reaches_just_as_far_as_its_positions) {
+  // B² = 16, 64, 256: the position before, the first that needs a larger block, and the one behind it.
+  for (const Index last : {0, 1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257}) {
+    for (const Index first : {Index{0}, -last}) {
+      const FactoredRotationTable<TypeParam> table({.inv_freq = {1}}, consecutive_positions(last + 1, first));
+      const Row<TypeParam> row(table, 0, first == 0 ? last : 0);
+      EXPECT_NEAR(row.cos[0], std::cos(static_cast<double>(last)), 1e-13 + float_rounding<TypeParam>) << last;
+    }
+  }
+}
+
 TYPED_TEST(FactoredTableOf, no_tokens) {
   EXPECT_EQ(FactoredRotationTable<TypeParam>({.inv_freq = {1}}, consecutive_positions(0)).rows(), 0);
 }

@@ -156,9 +156,11 @@ TYPED_TEST(RotationTableOf, B22_two_offsets_are_two_tables) {
 TYPED_TEST(RotationTableOf, B38_one_table_serves_one_sequence) {
   auto options = rove_test::options_of(rove_test::golden("phi3_at_original"));
   options.seq_len = 4096;
-  const RotationTable<TypeParam> at_short(rove::rotary_frequencies(options), consecutive_positions(4097));
+  const auto short_frequencies = rove::rotary_frequencies(options);
   options.seq_len = 4097;
-  const RotationTable<TypeParam> at_long(rove::rotary_frequencies(options), consecutive_positions(4097));
+  const auto long_frequencies = rove::rotary_frequencies(options);
+  const RotationTable<TypeParam> at_short(short_frequencies, consecutive_positions(4097));
+  const RotationTable<TypeParam> at_long(long_frequencies, consecutive_positions(4097));
   const auto& scaling = std::get<rove::LongRope>(options.scaling);
 
   // The long list from position 0 on, not only past the original length.
@@ -176,12 +178,7 @@ TYPED_TEST(RotationTableOf, B38_one_table_serves_one_sequence) {
   EXPECT_GT(std::abs(between(at_long, 4096, at_short, 4090) - between(at_long, 6, at_short, 0)), 0.01);
 
   // A table that grows past the original length keeps the frequencies it was built from.
-  RotationTable<TypeParam> grown(rove::rotary_frequencies([&] {
-                                   auto o = options;
-                                   o.seq_len = 4096;
-                                   return o;
-                                 }()),
-                                 consecutive_positions(4096));
+  RotationTable<TypeParam> grown(short_frequencies, consecutive_positions(4096));
   grown.extend(5000);
   EXPECT_EQ(grown.cos(0, 4096)[k], at_short.cos(0, 4096)[k]);
 }

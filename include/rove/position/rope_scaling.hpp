@@ -94,6 +94,7 @@ struct Proportional {
   double partial_rotary_factor = 1;
 };
 
+/// One scaling with its parameters.
 using RopeScaling = std::variant<DefaultRope, Linear, DynamicNtk, Yarn, LongRope, Llama3, Proportional>;
 
 }  // namespace rove

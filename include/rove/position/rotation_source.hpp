@@ -5,10 +5,10 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
-#include <type_traits>
 
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/scalar.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -27,10 +27,8 @@ struct RotationRow {
 /// for a table that points into itself). Indices are asserted, not checked: see `checked_row`. The factors
 /// that a model multiplies its logits by are carried beside the rotations, never in them.
 template <class S>
-concept RotationSource = std::copyable<S> &&
-    (std::is_same_v<typename S::scalar_type, float> ||
-     std::is_same_v<typename S::scalar_type, double>)&&requires(const S& source, Index i,
-                                                                std::span<typename S::scalar_type> scratch) {
+concept RotationSource = std::copyable<S> && Accumulator<typename S::scalar_type> &&
+    requires(const S& source, Index i, std::span<typename S::scalar_type> scratch) {
   { source.batch() } -> std::same_as<Index>;
   { source.rows() } -> std::same_as<Index>;
   { source.pairs() } -> std::same_as<Index>;

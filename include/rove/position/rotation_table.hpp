@@ -49,7 +49,10 @@ class RotationRows {
   Index row_stride() const { return 2 * half_; }
   /// From a batch row to the next; 0 where they share one.
   Index batch_stride() const { return batch_ == 1 ? 0 : rows_ * row_stride(); }
-  T* row(Index b, Index t) const { return data_.get() + b * batch_stride() + t * row_stride(); }
+  T* row(Index b, Index t) const {
+    ROVE_ASSERT(b >= 0 && b < batch_ && t >= 0 && t < rows_);
+    return data_.get() + b * batch_stride() + t * row_stride();
+  }
   const std::shared_ptr<T>& data() const { return data_; }
 
  private:
