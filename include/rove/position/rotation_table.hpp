@@ -140,8 +140,8 @@ class RotationTable {
   double logit_factor() const { return frequencies_->logit_factor; }
 
   /// The cosines of token t of batch row b: [pairs], contiguous, aligned to 64 bytes and followed by ones up
-  /// to the next multiple of 64 bytes. Valid while any copy of this table lives that was made before the next
-  /// `extend`. Indices are asserted, not checked (see `checked_row`).
+  /// to the next multiple of 64 bytes. Valid until this table is extended or dies, and beyond that as long as
+  /// a copy made before lives. Indices are asserted, not checked (see `checked_row`).
   ROVE_ALWAYS_INLINE const T* cos(Index b, Index t) const {
     ROVE_ASSERT(t >= 0 && t < rows_ && b >= 0 && (batch_ == 1 || b < batch_));
     return data_.get() + b * batch_stride_ + t * row_stride_;
