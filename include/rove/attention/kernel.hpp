@@ -16,8 +16,9 @@ ROVE_BEGIN_TAGGED
 ///     kernel(problem, context)
 ///
 /// Any callable will do, a lambda too. A kernel applies the problem's mask, score, key lengths, sinks and
-/// scale itself (`problem.site`, `slots`, `effective_scale` serve hand-written ones). It may be called from a
-/// context whose executor has many workers; it is never called twice at a time with one context.
+/// scale itself (`problem.site`, `slots`, `effective_scale` serve hand-written ones). `problem.out` may be
+/// `problem.q`: a row is to be read before it is written. It may be called from a context whose executor has
+/// many workers; it is never called twice at a time with one context.
 template <class K, class Problem>
 concept Kernel = requires(const K& kernel, const Problem& problem, const Context& context) {
   kernel(problem, context);
@@ -68,26 +69,11 @@ concept WantsCallersScalars = requires {
 template <class K, class Problem, class Transforms>
 concept FusingKernel = detail::FusedCallable<K, Problem, Transforms>;
 
-/// Asks for operands in the caller's element types where rows have to be materialised for `kernel`, instead
-/// of the accumulator type. Rows are rounded once more on the way in.
-template <class K>
-struct InCallersScalars {
-  static constexpr bool in_callers_scalars = true;
-  K kernel;
-  template <class Problem>
-  void operator()(const Problem& problem, const Context& context) const {
-    kernel(problem, context);
-  }
-};
-template <class K>
-InCallersScalars<K> in_callers_scalars(K kernel) {
-  return {std::move(kernel)};
-}
+namespace detail {
 
-/// Hides the fused entry of `kernel`: rows are turned into memory first, then it is called as any other
-/// kernel.
+/// A kernel around another: passes calls on, and what it says of itself, but not its fused entry.
 template <class K>
-struct Materialised {
+struct WrappedKernel {
   K kernel;
   template <class Problem>
   void operator()(const Problem& problem, const Context& context) const {
@@ -102,9 +88,30 @@ struct Materialised {
   requires requires(const K& k, const Problem& p) { k.describe(p); }
   auto describe(const Problem& problem) const { return kernel.describe(problem); }
 };
+
+}  // namespace detail
+
+/// Asks for operands in the caller's element types where rows have to be materialised for `kernel`, instead
+/// of the accumulator type: rows are rounded to them on the way in, and results once more on the way out. Its
+/// fused entry is hidden, as by `materialised`.
+template <class K>
+struct InCallersScalars : detail::WrappedKernel<K> {
+  static constexpr bool in_callers_scalars = true;
+};
+template <class K>
+InCallersScalars<K> in_callers_scalars(K kernel) {
+  return {{std::move(kernel)}};
+}
+
+/// Hides the fused entry of `kernel`: rows are turned into memory first, then it is called as any other
+/// kernel.
+template <class K>
+struct Materialised : detail::WrappedKernel<K> {
+  static constexpr bool in_callers_scalars = detail::WantsCallersScalars<K>;
+};
 template <class K>
 Materialised<K> materialised(K kernel) {
-  return {std::move(kernel)};
+  return {{std::move(kernel)}};
 }
 
 ROVE_END_TAGGED

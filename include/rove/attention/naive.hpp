@@ -258,8 +258,7 @@ class NaiveRun {
       if (empty) {
         lse = sink;
       } else {
-        const SoftmaxState<Acc> alone{sink * std::numbers::log2e_v<Acc>, Acc(1)};
-        const auto merged = merge(state, alone);
+        const auto merged = merge(state, SoftmaxState<Acc>::of(sink * std::numbers::log2e_v<Acc>));
         weight = merged.weight_a;
         state = merged.state;
         lse = state.lse();

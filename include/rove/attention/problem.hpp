@@ -244,10 +244,15 @@ void AttentionProblem<TQ, KV, TOut, M, S>::check() const {
       ROVE_EXPECT(lse.extent[i] == wanted[i], "lse's ", names[i], " must be ", wanted[i], ", got ",
                   lse.extent[i]);
     }
-    ROVE_EXPECT(!overlaps_itself(TensorView<accumulator>{lse.data,
-                                                         {lse.extent[0], lse.extent[1], lse.extent[2], 1},
-                                                         {lse.stride[0], lse.stride[1], lse.stride[2], 1}}),
-                "lse overlaps itself: two of its elements share one place");
+    const TensorView<accumulator> rows{lse.data,
+                                       {lse.extent[0], lse.extent[1], lse.extent[2], 1},
+                                       {lse.stride[0], lse.stride[1], lse.stride[2], 1}};
+    check_view(rows, "lse");
+    ROVE_EXPECT(!overlaps_itself(lse), "lse overlaps itself: two of its elements share one place");
+    ROVE_EXPECT(!overlaps(rows, q) && !overlaps(rows, out), "lse shares memory with q or out");
+    if constexpr (requires { kv.overlaps(rows); }) {
+      ROVE_EXPECT(!kv.overlaps(rows), "lse shares memory with the keys or values");
+    }
   }
   ROVE_EXPECT(sinks.data() == nullptr || static_cast<Index>(sinks.size()) == heads(), "there are ",
               sinks.size(), " sinks for ", heads(), " query heads");

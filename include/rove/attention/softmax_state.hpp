@@ -25,6 +25,14 @@ struct SoftmaxState {
   Acc max = -std::numeric_limits<Acc>::infinity();
   Acc sum = 0;
 
+  /// What a single logit leaves, a sink's say: +∞ and NaN make the sum NaN here too, −∞ leaves it empty.
+  static SoftmaxState of(Acc logit) {
+    SoftmaxState state;
+    state.raise(logit);
+    state.sum = simd::exp2_kernel(logit - state.reference());
+    return state;
+  }
+
   /// No visible key yet, or none whose logit is above −∞. A NaN or +∞ logit makes the sum NaN: not empty.
   bool empty() const { return sum == Acc(0); }
 

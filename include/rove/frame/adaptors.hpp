@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "rove/core/check.hpp"
@@ -156,9 +157,22 @@ class InverseFrame {
     frame_.transpose(b, t, row);
   }
 
+  /// R_t.
+  const F& base() const { return frame_; }
+
  private:
   F frame_;
 };
+
+/// A factor on queries does not pass through an inverse as it is: a frame that puts one there overloads
+/// `query_frame` for its inverse too.
+template <Frame F>
+InverseFrame<F> query_frame(const InverseFrame<F>& frame, KeyFactor keys) {
+  static_assert(std::is_same_v<decltype(query_frame(frame.base(), keys)), F>,
+                "the frame puts a factor on queries, and its inverse does not say how: take the inverse "
+                "inside of the other adaptors, rows(inverse_frame(frame), ...)");
+  return frame;
+}
 
 /// R_t⁻¹ for every token t.
 template <Frame F>

@@ -14,6 +14,7 @@
 #include "rove/core/rotate_row.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/frame/adaptors.hpp"
 #include "rove/frame/frame.hpp"
 #include "rove/position/rotation_source.hpp"
 
@@ -202,6 +203,15 @@ template <RotationSource Source>
 ScaledRotaryFrame<Source> query_frame(const RotaryFrame<Source>& frame, KeyFactor keys) {
   const double m = frame.attention_factor();
   return {frame, keys == KeyFactor::in_queries ? m * m : m};
+}
+
+/// The same where tokens turn the other way: the factor on queries stays what it is.
+template <RotationSource Source>
+InverseFrame<ScaledRotaryFrame<Source>> query_frame(const InverseFrame<RotaryFrame<Source>>& frame,
+                                                    KeyFactor keys) {
+  const double m = frame.base().attention_factor();
+  return inverse_frame(
+      ScaledRotaryFrame<Source>(frame.base(), keys == KeyFactor::in_queries ? 1 / (m * m) : 1 / m));
 }
 
 ROVE_END_TAGGED

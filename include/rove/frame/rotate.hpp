@@ -56,11 +56,11 @@ void check_rotate(Index frame_batch, Index frame_tokens, Index frame_channels,
                   const TensorView<const From>& from, const TensorView<To>& to) {
   const char* const names[4] = {"batch", "heads", "tokens", "channels"};
   for (int i = 0; i < 4; ++i) {
-    ROVE_EXPECT(from.extent[i] >= 0, "the tensor's ", names[i], " must not be negative, got ",
-                from.extent[i]);
     ROVE_EXPECT(from.extent[i] == to.extent[i], "the tensors have ", names[i], " ", from.extent[i], " and ",
                 to.extent[i]);
   }
+  check_view(from, "the input");
+  check_view(to, "the output");
   ROVE_EXPECT(frame_batch == 1 || frame_batch == from.batch(), "the frame has batch ", frame_batch,
               ", the tensor has ", from.batch());
   ROVE_EXPECT(frame_tokens >= from.tokens(), "the frame has ", frame_tokens, " tokens, the tensor has ",
@@ -68,6 +68,9 @@ void check_rotate(Index frame_batch, Index frame_tokens, Index frame_channels,
   ROVE_EXPECT(frame_channels <= from.channels(), "the frame turns ", frame_channels,
               " channels of rows that have ", from.channels());
   ROVE_EXPECT(!overlaps_itself(to), "the output overlaps itself: two of its elements share one place");
+  ROVE_EXPECT(
+      !overlaps(from, to) || same_storage(from, to),
+      "the output may share the input's memory only with its element type, data, extents and strides");
 }
 
 /// Calls f(b, t) for every token, in slices that workers share out; f turns all heads of one.
@@ -140,7 +143,7 @@ void rotate(const RotaryFrame<Source>& frame, TensorView<TFrom> from, TensorView
   if (source.empty()) return;
   const bool forward = action == Action::apply || action == Action::inverse_transpose;
   const Index in = source.channel_stride(), out = to.channel_stride();
-  const bool in_place = same_storage(source, TensorView<const TTo>(to));
+  const bool in_place = same_storage(source, to);
   const bool shared = frame.batch() == 1;
   detail::for_each_slice(
       context, source.batch(), source.tokens(), [&](Index b, Index first, Index last, int) {

@@ -28,6 +28,21 @@ struct Frames {
   bool one_sequence = false;  ///< the query is the key sequence: q_len = kv_len = tokens() is required
 };
 
+namespace detail {
+
+/// The factor on the default scale comes with the queries' frame, as m does; with the keys' where queries
+/// were turned before the call.
+template <Frame Q, Frame K>
+double logit_factor_of(const Q& query, const K& key) {
+  if constexpr (is_identity_v<Q>) {
+    return frame_logit_factor(key);
+  } else {
+    return frame_logit_factor(query);
+  }
+}
+
+}  // namespace detail
+
 /// RoPE over one sequence that attends to itself: queries and keys turn, values do not. Requires
 /// q_len = kv_len = frame.tokens(), so that a query at the end of a cache is never turned as token 0.
 ///
@@ -43,7 +58,7 @@ auto rope_frames(F frame, KeyFactor keys = KeyFactor::in_queries) {
 /// RoPE with the frames of the query rows and of the key slots apart: decoding, cross attention.
 template <Frame Q, Frame K>
 auto rope_frames(const Q& at_queries, K at_keys, KeyFactor keys = KeyFactor::in_queries) {
-  const double logit_factor = frame_logit_factor(at_keys);
+  const double logit_factor = detail::logit_factor_of(at_queries, at_keys);
   auto query = query_frame(at_queries, keys);
   return Frames<decltype(query), K>{std::move(query), std::move(at_keys), {}, {}, logit_factor, false};
 }
@@ -65,7 +80,7 @@ auto rove_frames(F frame, KeyFactor keys = KeyFactor::in_queries) {
 /// queries.
 template <Frame Q, Frame K>
 auto rove_frames(Q at_queries, K at_keys, KeyFactor keys = KeyFactor::in_queries) {
-  const double logit_factor = frame_logit_factor(at_keys);
+  const double logit_factor = detail::logit_factor_of(at_queries, at_keys);
   auto query = query_frame(at_queries, keys);
   return Frames<decltype(query), K, K, Q>{std::move(query),      at_keys,      at_keys,
                                           std::move(at_queries), logit_factor, false};
@@ -75,7 +90,7 @@ auto rove_frames(Q at_queries, K at_keys, KeyFactor keys = KeyFactor::in_queries
 /// key frames as in the two-frame form, `value` by slot, `output` by query row.
 template <Frame Q, Frame K, Frame V, Frame O>
 auto rove_frames(const Q& query, K key, V value, O output, KeyFactor keys = KeyFactor::in_queries) {
-  const double logit_factor = frame_logit_factor(key);
+  const double logit_factor = detail::logit_factor_of(query, key);
   auto turned = query_frame(query, keys);
   return Frames<decltype(turned), K, V, O>{std::move(turned), std::move(key), std::move(value),
                                            std::move(output), logit_factor,   false};

@@ -21,13 +21,15 @@ namespace rove {
 /// Keys and values that were turned into two tensors, with the slots and indices of the cache they came from:
 /// what a kernel without a fused entry finds in `problem.kv` where it is not a `TensorKeyValues` already.
 ///
-/// Token t of `k` and `v` is slot `first_slot + t`.
+/// Token t of `k` and `v` is slot `first_slot + t`. Only slots in use are there: `slots(b)` are the cache's,
+/// cut by the problem's key lengths.
 template <class KV, class Key, class Value>
 struct MaterialisedKeyValues {
   TensorView<const Key> k;
   TensorView<const Value> v;
   Index first_slot = 0;
   KV source;
+  IntegerSpan key_lengths = {};
 
   using key_storage = Key;
   using value_storage = Value;
@@ -37,7 +39,12 @@ struct MaterialisedKeyValues {
   Index key_channels() const { return k.channels(); }
   Index value_channels() const { return v.channels(); }
   Index length() const { return source.length(); }
-  SlotRange slots(Index b) const { return source.slots(b); }
+  SlotRange slots(Index b) const {
+    SlotRange range = source.slots(b);
+    if (key_lengths) range.last = (std::min)(range.last, key_lengths[b]);
+    range.last = (std::max)(range.first, range.last);
+    return range;
+  }
   IndexRun indices(Index b, Index slot) const { return source.indices(b, slot); }
   RowRun<Key> keys(Index b, Index h, Index slot) const {
     return {k.row(b, h, slot - first_slot), first_slot + k.tokens() - slot, k.stride[2], k.stride[3]};
@@ -237,7 +244,7 @@ class MaterialisedCall {
           bhtd(static_cast<const TK*>(key), problem_.batch(), problem_.kv_heads(), n, problem_.channels()),
           bhtd(static_cast<const TV*>(value), problem_.batch(), problem_.kv_heads(), n,
                problem_.value_channels()),
-          used_.first, problem_.kv});
+          used_.first, problem_.kv, problem_.key_lengths});
     } else {
       return turned;
     }

@@ -37,6 +37,7 @@ class WeightRows {
     Context::Scope scope(context);
     keys_ = scope.template allocate<Acc>(problem.batch() * problem.kv_heads() * used_.count() * channels);
     const auto scratch = scope.template per_worker<Acc>(channels + used_.count());
+    const auto seen = scope.template per_worker<unsigned char>(used_.count());
     for_each_row(context, problem.batch(), problem.kv_heads(), used_.count(),
                  [&](Index b, Index h, Index t, int) {
                    const SlotRange slots = problem_.slots(b);
@@ -44,8 +45,9 @@ class WeightRows {
                    if (slot < slots.first || slot >= slots.last) return;
                    read_key(problem_, transforms_.key, b, h, slot, key(b, h, slot));
                  });
-    for_each_row(context, problem.batch(), problem.heads(), problem.q_len(),
-                 [&](Index b, Index h, Index row, int worker) { fill(b, h, row, scratch(worker)); });
+    for_each_row(
+        context, problem.batch(), problem.heads(), problem.q_len(),
+        [&](Index b, Index h, Index row, int worker) { fill(b, h, row, scratch(worker), seen(worker)); });
   }
 
  private:
@@ -55,7 +57,7 @@ class WeightRows {
                          static_cast<std::size_t>(problem_.channels()));
   }
 
-  void fill(Index b, Index head, Index row, std::span<Acc> scratch) const {
+  void fill(Index b, Index head, Index row, std::span<Acc> scratch, std::span<unsigned char> seen) const {
     const auto query = scratch.first(static_cast<std::size_t>(problem_.channels()));
     const auto logits = scratch.subspan(query.size());
     read_query(problem_, transforms_.query, b, head, row, query);
@@ -64,7 +66,7 @@ class WeightRows {
 
     SoftmaxState<Acc> state;
     const SlotRange slots = problem_.slots(b);
-    std::fill(logits.begin(), logits.end(), -std::numeric_limits<Acc>::infinity());
+    std::fill(seen.begin(), seen.end(), static_cast<unsigned char>(0));
     for (Index slot = slots.first; slot < slots.last; ++slot) {
       const Site site = problem_.site(b, head, row, slot);
       if (!problem_.mask.visible(site)) continue;
@@ -72,20 +74,23 @@ class WeightRows {
       const auto turned = key(b, problem_.kv_head(head), slot);
       for (std::size_t c = 0; c < query.size(); ++c) logit = mul_add(query[c], turned[c], logit);
       logit = problem_.score(logit, site) * std::numbers::log2e_v<Acc>;
-      logits[static_cast<std::size_t>(slot - used_.first)] = logit;
+      const auto place = static_cast<std::size_t>(slot - used_.first);
+      logits[place] = logit;
+      seen[place] = 1;
       const Acc rescale = state.raise(logit);
       state.add(rescale, simd::exp2_kernel(logit - state.reference()));
     }
     if (problem_.sinks.data() != nullptr && !state.empty()) {
       const Acc sink = problem_.sinks[static_cast<std::size_t>(head)] * std::numbers::log2e_v<Acc>;
-      state = merge(state, SoftmaxState<Acc>{sink, Acc(1)}).state;
+      state = merge(state, SoftmaxState<Acc>::of(sink)).state;
     }
     T* out = weights_.row(b, head, row);
     for (Index slot = 0; slot < problem_.kv_len(); ++slot, out += weights_.channel_stride()) {
+      const auto place = static_cast<std::size_t>(slot - used_.first);
       Acc weight = 0;
-      if (!state.empty() && slot >= used_.first && slot < used_.last) {
-        weight = simd::exp2_kernel(logits[static_cast<std::size_t>(slot - used_.first)] - state.reference()) /
-                 state.sum;
+      // By selection: in a row that is NaN, what it does not see still has weight 0.
+      if (!state.empty() && slot >= used_.first && slot < used_.last && seen[place] != 0) {
+        weight = simd::exp2_kernel(logits[place] - state.reference()) / state.sum;
       }
       store_rounded(out, weight);
     }
@@ -107,7 +112,12 @@ void write_weights(const Problem& problem, const Transforms& transforms, const T
     ROVE_EXPECT(weights.extent[i] == wanted[i], "the weights' ", names[i], " must be ", wanted[i], ", got ",
                 weights.extent[i]);
   }
+  check_view(weights, "the weights");
   ROVE_EXPECT(!overlaps_itself(weights), "the weights overlap themselves: two elements share one place");
+  ROVE_EXPECT(!overlaps(weights, problem.q), "the weights share memory with q");
+  if constexpr (requires { problem.kv.overlaps(weights); }) {
+    ROVE_EXPECT(!problem.kv.overlaps(weights), "the weights share memory with the keys or values");
+  }
   if (weights.empty()) return;
   WeightRows<Problem, Transforms, T>(problem, transforms, weights, context);
 }

@@ -20,6 +20,11 @@ ROVE_BEGIN_TAGGED
 
 namespace detail {
 
+template <class T>
+inline constexpr bool is_frames = false;
+template <Frame Q, Frame K, Frame V, Frame O>
+inline constexpr bool is_frames<Frames<Q, K, V, O>> = true;
+
 template <class Problem, class K>
 WorkspaceSize kernel_workspace(const Problem& problem, const K& kernel, int workers) {
   if constexpr (requires { kernel.workspace(problem, workers); }) {
@@ -119,8 +124,8 @@ std::string explain_call(const Problem& problem, const Transforms& transforms, c
 /// allocating. A kernel that has no `WorkspaceSize workspace(problem, workers) const` counts as taking none
 /// of its own. Throws `Error` as the call would.
 template <class Problem, class K = DefaultKernel>
-requires Kernel<K, Problem> Index workspace_bytes(const Problem& problem, const K& kernel = {},
-                                                  int workers = 1) {
+requires(!detail::is_frames<K>) Index
+    workspace_bytes(const Problem& problem, const K& kernel = {}, int workers = 1) {
   problem.check();
   return detail::call_workspace(problem, RowTransforms<>{}, kernel, workers).bytes();
 }
@@ -137,8 +142,8 @@ Index workspace_bytes(const Problem& problem, const Frames<FQ, FK, FV, FO>& fram
 /// One line on how `attention(problem, context, kernel)` will run: kernel, ISA, path, tiles that the mask
 /// rules out, bytes of workspace. For people; its wording is no interface.
 template <class Problem, class K = DefaultKernel>
-requires Kernel<K, Problem> std::string explain(const Problem& problem, const K& kernel = {},
-                                                int workers = 1) {
+requires(!detail::is_frames<K>) std::string
+    explain(const Problem& problem, const K& kernel = {}, int workers = 1) {
   problem.check();
   return detail::explain_call(problem, RowTransforms<>{}, kernel, workers);
 }
