@@ -20,6 +20,7 @@ template <class Key, class Value>
 struct TensorKeyValues {
   TensorView<const Key> k;
   TensorView<const Value> v;
+  static constexpr Index first_slot = 0;  ///< token t of `k` and `v` is slot first_slot + t
 
   using key_storage = Key;
   using value_storage = Value;
