@@ -307,7 +307,7 @@ void gather_and_scatter() {
       const Index size = count == 0 ? 0 : (count - 1) * std::abs(stride) + 1;
       std::vector<T> from(static_cast<std::size_t>(size)), to(static_cast<std::size_t>(size), T(-7.0F));
       for (std::size_t i = 0; i < from.size(); ++i) from[i] = T(static_cast<float>(i) / 4);
-      const Index first = stride < 0 ? size - 1 : 0;
+      const Index first = stride < 0 && size > 0 ? size - 1 : 0;
       const P packet = simd::gather<P>(from.data() + first, stride, count, Acc(9));
       simd::scatter(to.data() + first, stride, packet, count);
       for (int i = 0; i < width; ++i) {
