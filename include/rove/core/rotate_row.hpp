@@ -121,6 +121,7 @@ void rotate_row(Pairing pairing, const Table* cos, const Table* sin, Index pairs
   using P = simd::packet_t<Acc>;
   static_assert(!(std::is_same_v<Acc, double> && std::is_same_v<Table, float>),
                 "rows in double need a table in double: a float table would be the least accurate part");
+  if (pairs == 0) return;  // the pointers may be null
   if (pairing == Pairing::half_split) {
     detail::rotate_pairs<direction, P>(
         cos, sin, pairs, detail::PairRun<const T>{from, from + pairs * from_stride, from_stride},
