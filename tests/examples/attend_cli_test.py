@@ -204,6 +204,8 @@ class Demo(unittest.TestCase):
 
         self.assertEqual(len({look(b) for b in blocks[:36]}), 1)
         self.assertEqual(len({look(b) for b in blocks[36:72]}), 8)
+        self.assertEqual(len({block[0].get("fill") for block in blocks[:36]}), 1)
+        self.assertEqual(len({block[0].get("fill") for block in blocks[36:72]}), 8)
 
     def test_rope_alone_agrees_with_the_model(self):
         report = self.passes("--rope", "--out", "y.npy")
