@@ -30,6 +30,7 @@
 #include "rove/attention/scores_lambda.hpp"
 #include "rove/attention/scores_soft_cap.hpp"
 #include "rove/attention/site.hpp"
+#include "rove/attention/softmax_rows.hpp"
 #include "rove/attention/softmax_state.hpp"
 #include "rove/core/arena.hpp"
 #include "rove/core/check.hpp"

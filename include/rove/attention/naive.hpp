@@ -15,6 +15,7 @@
 #include "rove/attention/problem.hpp"
 #include "rove/attention/row_io.hpp"
 #include "rove/attention/row_transform.hpp"
+#include "rove/attention/softmax_rows.hpp"
 #include "rove/attention/softmax_state.hpp"
 #include "rove/core/context.hpp"
 #include "rove/core/scalar.hpp"
@@ -148,7 +149,7 @@ class NaiveRun {
       }
       total_state = merged.state;
     }
-    finish(b, head, row, total, total_state, finished);
+    finish_row(problem_, transforms_.output, b, head, row, total, total_state, finished);
   }
 
   /// One key block joins the row's running softmax and output.
@@ -198,43 +199,13 @@ class NaiveRun {
   /// Fills in which slots of a block the row sees; false where it sees none.
   bool look(Site site, Index block, std::uint64_t* visible) const {
     const SlotRange used = slots_of(site.batch, block);
-    std::uint64_t any = 0;
-    for (Index slot = used.first; slot < used.last;) {
-      const IndexRun run = problem_.kv.indices(site.batch, slot);
-      const Index run_last = (std::min)(used.last, slot + run.count);
-      const Index run_first = slot;
-      while (slot < run_last) {
-        const Index j = slot - block * block_;
-        const int count = static_cast<int>((std::min)(64 - j % 64, run_last - slot));
-        site.slot = slot;
-        site.key = run.first + (slot - run_first);
-        const TileRange range{.batch = site.batch,
-                              .head = site.head,
-                              .row_first = site.row,
-                              .row_last = site.row + 1,
-                              .slot_first = slot,
-                              .slot_last = slot + count,
-                              .query_first = site.query,
-                              .query_last = site.query + 1,
-                              .key_first = site.key,
-                              .key_last = site.key + count};
-        std::uint64_t bits = 0;
-        switch (mask_tile(problem_.mask, range)) {
-          case TileVisibility::none:
-            break;
-          case TileVisibility::some:
-            bits = mask_bits(problem_.mask, site, count);
-            break;
-          case TileVisibility::all:
-            bits = low_bits(count);
-            break;
-        }
-        visible[j / 64] |= bits << (j % 64);
-        any |= bits;
-        slot += count;
-      }
+    const IndexRun run = problem_.kv.indices(site.batch, used.first);
+    if (run.count >= used.count()) {
+      const TileRange range{site.batch, site.head,  site.row,       site.row + 1, used.first,
+                            used.last,  site.query, site.query + 1, run.first,    run.first + used.count()};
+      if (mask_tile(problem_.mask, range) == TileVisibility::none) return false;
     }
-    return any != 0;
+    return visible_slots(problem_, site, block * block_, used, visible);
   }
 
   /// Natural logits through the score, then to units of log 2.
@@ -245,35 +216,6 @@ class NaiveRun {
       site.key = problem_.kv.indices(site.batch, site.slot).first;
       logits[j] = problem_.score(logits[j], site) * std::numbers::log2e_v<Acc>;
     }
-  }
-
-  /// Sink, division, output transform, rounding.
-  void finish(Index b, Index head, Index row, const Acc* total, SoftmaxState<Acc> state,
-              std::span<Acc> finished) {
-    Acc weight = 1;
-    const bool empty = state.empty();
-    Acc lse = state.lse();
-    if (problem_.sinks.data() != nullptr) {
-      const Acc sink = problem_.sinks[static_cast<std::size_t>(head)];
-      if (empty) {
-        lse = sink;
-      } else {
-        const auto merged = merge(state, SoftmaxState<Acc>::of(sink * std::numbers::log2e_v<Acc>));
-        weight = merged.weight_a;
-        state = merged.state;
-        lse = state.lse();
-      }
-    }
-    if (problem_.lse) problem_.lse(b, head, row) = lse;
-
-    const Acc share = empty ? Acc(0) : weight / state.sum;
-    for (Index c = 0; c < value_channels_; ++c) {
-      const Acc x = total[c] * share;
-      // By selection also for a zero, to lose its sign: a block that contributes −0 and one that is skipped
-      // come out alike.
-      finished[static_cast<std::size_t>(c)] = empty || x == Acc(0) ? Acc(0) : x;
-    }
-    write_output(problem_, transforms_.output, b, head, row, finished);
   }
 
   const Problem& problem_;

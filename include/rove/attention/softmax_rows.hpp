@@ -1,0 +1,76 @@
+/// \file
+/// What every kernel does to a row: find which keys it sees, and finish its sums.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numbers>
+#include <span>
+
+#include "rove/attention/key_values.hpp"
+#include "rove/attention/mask.hpp"
+#include "rove/attention/problem.hpp"
+#include "rove/attention/row_io.hpp"
+#include "rove/attention/site.hpp"
+#include "rove/attention/softmax_state.hpp"
+#include "rove/core/config.hpp"
+
+ROVE_BEGIN_TAGGED
+
+namespace detail {
+
+/// Sets bit j % 64 of visible[j / 64] where the row sees slot origin + j, for the slots in `used`; false
+/// where it sees none. `site` names batch, head, row and query; the words must be zero.
+template <class Problem>
+bool visible_slots(const Problem& problem, Site site, Index origin, SlotRange used, std::uint64_t* visible) {
+  std::uint64_t any = 0;
+  for (Index slot = used.first; slot < used.last;) {
+    const IndexRun run = problem.kv.indices(site.batch, slot);
+    const Index run_last = (std::min)(used.last, slot + run.count);
+    const Index run_first = slot;
+    while (slot < run_last) {
+      const Index j = slot - origin;
+      const int count = static_cast<int>((std::min)(64 - j % 64, run_last - slot));
+      site.slot = slot;
+      site.key = run.first + (slot - run_first);
+      const std::uint64_t bits = mask_bits(problem.mask, site, count);
+      visible[j / 64] |= bits << (j % 64);
+      any |= bits;
+      slot += count;
+    }
+  }
+  return any != 0;
+}
+
+/// Sink, log-sum-exp, division, output transform, rounding. `row` is memory for the finished row.
+template <class Problem, class Transform, class Acc>
+void finish_row(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
+                const Acc* sums, SoftmaxState<Acc> state, std::span<Acc> finished) {
+  Acc weight = 1;
+  const bool empty = state.empty();
+  Acc lse = state.lse();
+  if (problem.sinks.data() != nullptr) {
+    const Acc sink = problem.sinks[static_cast<std::size_t>(head)];
+    if (empty) {
+      lse = sink;
+    } else {
+      const auto merged = merge(state, SoftmaxState<Acc>::of(sink * std::numbers::log2e_v<Acc>));
+      weight = merged.weight_a;
+      state = merged.state;
+      lse = state.lse();
+    }
+  }
+  if (problem.lse) problem.lse(b, head, row) = lse;
+  const Acc share = empty ? Acc(0) : weight / state.sum;
+  for (std::size_t c = 0; c < finished.size(); ++c) {
+    const Acc x = sums[c] * share;
+    // By selection also for a zero, to lose its sign: a block that contributes −0 and one that is skipped
+    // come out alike.
+    finished[c] = empty || x == Acc(0) ? Acc(0) : x;
+  }
+  write_output(problem, transform, b, head, row, finished);
+}
+
+}  // namespace detail
+
+ROVE_END_TAGGED
