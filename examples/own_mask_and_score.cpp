@@ -6,15 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <rove/rove.hpp>
 #include <vector>
-
-#include "rove/rove.hpp"
 
 namespace {
 
+using rove::Index;
+
 // Queries see every stride-th key up to their own. visible() is all that a mask needs.
 struct Dilated {
-  rove::Index stride;
+  Index stride;
 
   bool visible(const rove::Site& site) const {
     return site.key <= site.query && (site.query - site.key) % stride == 0;
@@ -29,7 +30,8 @@ struct Dilated {
   }
 };
 
-// Logits fade with the distance between query and key, each head at its own rate. For float and double alike.
+// Logits, scaled already, fade with the distance between query and key, each head at its own rate. A score is
+// called for float and for double.
 struct Fading {
   template <class T>
   T operator()(T s, const rove::Site& site) const {
@@ -48,26 +50,26 @@ struct Fading {
   }
 };
 
-constexpr rove::Index heads = 2, tokens = 37, channels = 16;
+constexpr Index heads = 2, tokens = 37, channels = 16;
 
 // out by the formula, in double. Visible and score are plain functions of (head, query, key).
 template <class Visible, class Score>
 std::vector<double> by_formula(const rove::TensorView<const float>& q, const rove::TensorView<const float>& k,
                                const rove::TensorView<const float>& v, Visible visible, Score score) {
   std::vector<double> out(static_cast<std::size_t>(heads * tokens * channels));
-  for (rove::Index h = 0; h < heads; ++h) {
-    for (rove::Index i = 0; i < tokens; ++i) {
+  for (Index h = 0; h < heads; ++h) {
+    for (Index i = 0; i < tokens; ++i) {
       double* row = out.data() + (h * tokens + i) * channels;
       double sum = 0;
-      for (rove::Index j = 0; j < tokens; ++j) {
+      for (Index j = 0; j < tokens; ++j) {
         if (!visible(h, i, j)) continue;
         double dot = 0;
-        for (rove::Index c = 0; c < channels; ++c) dot += double{q(0, h, i, c)} * double{k(0, h, j, c)};
+        for (Index c = 0; c < channels; ++c) dot += double{q(0, h, i, c)} * double{k(0, h, j, c)};
         const double weight = std::exp(score(dot / std::sqrt(double{channels}), h, i, j));
         sum += weight;
-        for (rove::Index c = 0; c < channels; ++c) row[c] += weight * double{v(0, h, j, c)};
+        for (Index c = 0; c < channels; ++c) row[c] += weight * double{v(0, h, j, c)};
       }
-      for (rove::Index c = 0; c < channels; ++c) row[c] = sum == 0 ? 0 : row[c] / sum;
+      for (Index c = 0; c < channels; ++c) row[c] = sum == 0 ? 0 : row[c] / sum;
     }
   }
   return out;
@@ -100,7 +102,6 @@ int main() {
   const rove::TensorView<const float> v = rove::bhtd(v_data.data(), 1, heads, tokens, channels);
   const auto problem =
       rove::attention_problem(q, k, v, rove::bhtd(out_data.data(), 1, heads, tokens, channels));
-  using rove::Index;
   bool good = true;
 
   // Structs.
@@ -120,7 +121,7 @@ int main() {
                      q, k, v, [](Index h, Index i, Index j) { return h == 1 || j <= i; },
                      [](double s, Index, Index, Index) { return s / (1 + std::abs(s)); }));
 
-  // Joined with the library's. Scores apply from left to right, the mask after them.
+  // Joined with the library's, by & | ! and |. Scores apply from left to right, the mask after them.
   rove::attention(problem.with_mask(Dilated{3} | rove::window(4))
                       .with_score(Fading{} | rove::soft_cap(2) | rove::alibi(heads)));
   good &= agrees(
