@@ -74,9 +74,14 @@ TEST(ErrorBound, is_the_formula) {
   in.q(0, 0) = 3;
   in.k(0, 0) = -4;
   in.scale = -0.5;
-  in.score = [](double s, Index, Index) { return s - 2; };  // L = 0.5 · 12 + 2
+  in.score = [](double s, Index, Index) { return s - 2; };  // L = 0.5 · 12 + 2, over one channel
   EXPECT_DOUBLE_EQ(error_bound(attention(in), Precision::float32, Storage::float32)(0, 0),
-                   3 * 0x1p-24 * 11 + 0x1p-24);
+                   3 * 0x1p-24 * (1 + 8 * 1.125 + 2) + 0x1p-24);
+  // The same logit over 64 channels, 64 products of 1/64 each: √64 / 8 = 1.
+  in.q = MatrixXd::Constant(1, 64, 3.0 / 8);
+  in.k = MatrixXd::Constant(1, 64, -4.0 / 8);
+  EXPECT_DOUBLE_EQ(lse_error_bound(attention(in), Precision::float32)(0),
+                   3 * 0x1p-24 * (1 + 8 * 2 + 2) + half_ulp(Storage::float32, 8.0));
 }
 
 TEST(ErrorBound, counts_the_keys_that_are_seen) {

@@ -58,6 +58,8 @@ struct AttentionResult {
   /// L_i = max_j(|scale| Σ_c |q'_c| |k'_c| + |added score|) over the seen keys that carry weight, q' and k'
   /// the turned rows; at least |sink| where the sink carries weight.
   Eigen::VectorXd logit_size{};
+  /// Channels of a query and a key: how many products a logit sums.
+  Index channels = 0;
   /// How many keys a query sees.
   std::vector<Index> visible_keys{};
 };
@@ -182,6 +184,7 @@ inline AttentionResult attention(const AttentionInput& in) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
   AttentionResult result;
+  result.channels = in.q.cols();
   result.out = Eigen::MatrixXd::Zero(queries, width);
   result.weights = Eigen::MatrixXd::Zero(queries, keys);
   result.lse = Eigen::VectorXd::Constant(queries, in.sink ? *in.sink : -infinity);
