@@ -81,7 +81,7 @@ TEST(ErrorBound, is_the_formula) {
   in.q = MatrixXd::Constant(1, 64, 3.0 / 8);
   in.k = MatrixXd::Constant(1, 64, -4.0 / 8);
   EXPECT_DOUBLE_EQ(lse_error_bound(attention(in), Precision::float32)(0),
-                   3 * 0x1p-24 * (1 + 8 * 2 + 2) + half_ulp(Storage::float32, 8.0));
+                   3 * 0x1p-24 * (1 + 8 * 2 + 2) + half_ulp(Storage::float32, 4.0));
 }
 
 TEST(ErrorBound, counts_the_keys_that_are_seen) {
