@@ -6,7 +6,7 @@ target_compile_options(rove_warnings INTERFACE -Wall -Wextra -Wconversion -Wsign
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC takes the deliberately undefined registers of its own AVX-512 intrinsics for uninitialised variables
   # (GCC bug 105593), through Eigen's functions too. tests/headers keeps the warning on for a call of ours.
-  target_compile_options(rove_warnings INTERFACE -Wno-maybe-uninitialized)
+  target_compile_options(rove_warnings INTERFACE -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
 if(ROVE_WERROR)
   target_compile_options(rove_warnings INTERFACE -Werror)
