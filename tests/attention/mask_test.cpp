@@ -217,6 +217,8 @@ void for_each_mask(F&& f) {
     Truth([=](const Site& s) { return causal(s) || prefix(s); }), false);
   f("AnyMask & padding", AnyMask(rove::window(4)) & rove::boolean_mask(padding_view()),
     Truth([=](const Site& s) { return window4(s) && padded(s); }), false);
+  f("AnyMask(!AnyMask)", AnyMask(!AnyMask(rove::causal())), Truth([=](const Site& s) { return !causal(s); }),
+    true);
 }
 
 TEST(Mask, visible_is_the_formula) {
