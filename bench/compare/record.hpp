@@ -19,15 +19,15 @@ namespace bench {
 struct Record {
   std::string name;  ///< "case": section/what/how
   std::string scalar;
-  std::optional<rove::Index> head_dim, q_len, kv_len, heads, kv_heads;
-  std::optional<bool> causal;
+  std::optional<rove::Index> head_dim = {}, q_len = {}, kv_len = {}, heads = {}, kv_heads = {};
+  std::optional<bool> causal = {};
   int threads = 1;
-  Draws draws;
-  std::optional<double> gflops, gbps;   ///< 10⁹ flops, 10⁹ bytes read and written, a second
-  std::optional<double> vs_sgemm;       ///< gflops over OpenBLAS sgemm's
-  std::optional<double> vs_peak;        ///< gflops over the measured FMA peak's
-  std::optional<Ratio> vs_stream;       ///< gbps over memcpy's of as many bytes
-  std::optional<Ratio> rove_over_rope;  ///< RoVE's time over RoPE's
+  Draws draws = {};
+  std::optional<double> gflops = {}, gbps = {};  ///< 10⁹ flops, 10⁹ bytes read and written, a second
+  std::optional<double> vs_sgemm = {};           ///< gflops over OpenBLAS sgemm's
+  std::optional<double> vs_peak = {};            ///< gflops over the measured FMA peak's
+  std::optional<Ratio> vs_stream = {};           ///< gbps over memcpy's of as many bytes
+  std::optional<Ratio> rove_over_rope = {};      ///< RoVE's time over RoPE's
 
   void set_shape(const AttentionShape& shape) {
     head_dim = shape.head_dim;

@@ -1,0 +1,59 @@
+/// \file
+/// One run of rove_compare: what was asked for, threads, and what has been found so far.
+#pragma once
+
+#include <iostream>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/compare/options.hpp"
+#include "bench/compare/race.hpp"
+#include "bench/compare/record.hpp"
+#include "bench/compare/report.hpp"
+#include "bench/support/workers.hpp"
+
+namespace bench {
+
+class Bench {
+ public:
+  explicit Bench(Options options) : options_(std::move(options)) {}
+
+  const Options& options() const { return options_; }
+  std::span<const Record> records() const { return records_; }
+
+  const Workers& workers(int threads) { return workers_.try_emplace(threads, threads).first->second; }
+
+  /// Whether a race between these is wanted.
+  bool wants(std::span<const Rival> rivals) const {
+    for (const Rival& rival : rivals) {
+      if (rival.name.find(options_.filter) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  /// One section of the table, printed when `fill` has added its records.
+  template <class Fill>
+  void section(const char* title, const Fill& fill) {
+    const std::size_t first = records_.size();
+    fill();
+    const auto added = records().subspan(first);
+    if (added.empty()) return;
+    std::cout << '\n' << title << "\n\n";
+    print_table(std::cout, added);
+  }
+  void add(Record record) { records_.push_back(std::move(record)); }
+
+  /// OpenBLAS's flops a second by number of threads, where it is worth comparing with.
+  std::map<int, double> sgemm_gflops;
+
+ private:
+  Options options_;
+  std::map<int, Workers> workers_;
+  std::vector<Record> records_;
+};
+
+}  // namespace bench

@@ -1,0 +1,17 @@
+/// \file
+/// The attention kernels that are compared: a line each.
+#pragma once
+
+#include "rove/attention/kernel.hpp"
+#include "rove/attention/naive.hpp"
+
+namespace bench {
+
+/// Calls visit(name, kernel).
+template <class Visit>
+void for_each_kernel(bool full, const Visit& visit) {
+  visit("naive", rove::NaiveKernel{});
+  if (full) visit("naive-materialised", rove::materialised(rove::NaiveKernel{}));
+}
+
+}  // namespace bench

@@ -1,0 +1,38 @@
+// Rivals in turn: the library's rotations, tables and attention beside the FMA peak, OpenBLAS, memcpy and
+// each other. bench/README.md says how to read what it prints.
+
+#include <exception>
+#include <iostream>
+#include <string>
+
+#include "bench/compare/bench.hpp"
+#include "bench/compare/cases.hpp"
+#include "bench/compare/machine.hpp"
+#include "bench/compare/openblas.hpp"
+#include "bench/compare/options.hpp"
+
+int main(int argc, char** argv) {
+  bench::prepare_openblas(argv);
+  bench::Options options;
+  if (const auto status = bench::parse_options(argc, argv, options)) return *status;
+  try {
+    auto header = bench::describe_machine();
+    for (const auto& [key, value] : header.items()) {
+      std::cout << key << ": " << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
+    }
+    header["draws"] = options.draws;
+    header["full"] = options.full;
+
+    bench::Bench bench(options);
+    bench::compare_references(bench);
+    bench::compare_tables(bench);
+    bench::compare_rotations(bench);
+    bench::compare_attention(bench);
+    bench::write_results(options.json, header, bench.records());
+    std::cout << "\nwritten to " << options.json << '\n';
+  } catch (const std::exception& error) {
+    std::cerr << "rove_compare: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

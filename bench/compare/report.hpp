@@ -1,0 +1,22 @@
+/// \file
+/// Results as a table for people and as JSON for programs.
+#pragma once
+
+#include <iosfwd>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/compare/record.hpp"
+
+namespace bench {
+
+/// Aligned columns; those that no record fills are left out.
+void print_table(std::ostream& to, std::span<const Record> records);
+
+/// {"header": …, "records": [ … ]}. Throws std::runtime_error where the file cannot be written.
+void write_results(const std::string& path, const nlohmann::ordered_json& header,
+                   std::span<const Record> records);
+
+}  // namespace bench
