@@ -127,7 +127,11 @@ class MaterialisedCall {
   Index key_elements() const { return copies_kv ? slots() * problem_.channels() : 0; }
   Index value_elements() const { return copies_kv ? slots() * problem_.value_channels() : 0; }
   Index output_elements() const { return copies_output ? rows() * problem_.value_channels() : 0; }
-  Index row_elements() const { return (std::max)(problem_.channels(), problem_.value_channels()); }
+  Index row_elements() const {
+    return copies_query || copies_kv || copies_output
+               ? (std::max)(problem_.channels(), problem_.value_channels())
+               : 0;
+  }
 
   /// The problem that the kernel is given, with no memory behind its operands yet: for asking the kernel
   /// about it.

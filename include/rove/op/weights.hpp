@@ -112,7 +112,7 @@ void write_weights(const Problem& problem, const Transforms& transforms, const T
     ROVE_EXPECT(weights.extent[i] == wanted[i], "the weights' ", names[i], " must be ", wanted[i], ", got ",
                 weights.extent[i]);
   }
-  check_view(weights, "the weights");
+  check_view(weights, "weights");
   ROVE_EXPECT(!overlaps_itself(weights), "the weights overlap themselves: two elements share one place");
   ROVE_EXPECT(!overlaps(weights, problem.q), "the weights share memory with q");
   if constexpr (requires { problem.kv.overlaps(weights); }) {
