@@ -2,9 +2,9 @@
 /// One run of rove_compare: what was asked for, threads, and what has been found so far.
 #pragma once
 
+#include <cstddef>
 #include <iostream>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,15 +35,18 @@ class Bench {
     return false;
   }
 
-  /// One section of the table, printed when `fill` has added its records.
+  /// One section of the table: its title, then, when `fill` has added them, its records.
   template <class Fill>
   void section(const char* title, const Fill& fill) {
+    std::cout << '\n' << title << "\n\n" << std::flush;
     const std::size_t first = records_.size();
     fill();
     const auto added = records().subspan(first);
-    if (added.empty()) return;
-    std::cout << '\n' << title << "\n\n";
-    print_table(std::cout, added);
+    if (added.empty()) {
+      std::cout << "(none asked for)\n";
+    } else {
+      print_table(std::cout, added);
+    }
   }
   void add(Record record) { records_.push_back(std::move(record)); }
 

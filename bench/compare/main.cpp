@@ -10,12 +10,14 @@
 #include "bench/compare/machine.hpp"
 #include "bench/compare/openblas.hpp"
 #include "bench/compare/options.hpp"
+#include "bench/compare/report.hpp"
 
 int main(int argc, char** argv) {
   bench::prepare_openblas(argv);
   bench::Options options;
   if (const auto status = bench::parse_options(argc, argv, options)) return *status;
   try {
+    bench::check_writable(options.json);
     auto header = bench::describe_machine();
     for (const auto& [key, value] : header.items()) {
       std::cout << key << ": " << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <ostream>
 #include <stdexcept>
+#include <utility>
 
 namespace bench {
 namespace {
@@ -95,6 +96,10 @@ void print_table(std::ostream& to, std::span<const Record> records) {
     to << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
   }
   to << std::flush;
+}
+
+void check_writable(const std::string& path) {
+  if (!std::ofstream(path, std::ios::app)) throw std::runtime_error("cannot write " + path);
 }
 
 void write_results(const std::string& path, const nlohmann::ordered_json& header,

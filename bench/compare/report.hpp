@@ -15,7 +15,10 @@ namespace bench {
 /// Aligned columns; those that no record fills are left out.
 void print_table(std::ostream& to, std::span<const Record> records);
 
-/// {"header": …, "records": [ … ]}. Throws std::runtime_error where the file cannot be written.
+/// Throws std::runtime_error where `path` cannot be written: before minutes are spent, not after.
+void check_writable(const std::string& path);
+
+/// {"header": …, "records": [ … ]}. Throws std::runtime_error where `path` cannot be written.
 void write_results(const std::string& path, const nlohmann::ordered_json& header,
                    std::span<const Record> records);
 
