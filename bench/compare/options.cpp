@@ -10,7 +10,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   bool quick = false;
   auto* const full =
       app.add_flag("--full", options.full,
-                   "4096 tokens, larger tables and the materialised path too; takes about an hour");
+                   "4096 tokens, larger tables and the materialised path too; takes half an hour or more");
   app.add_flag("--quick", quick, "a few minutes (the default)")->excludes(full);
   app.add_option("--filter", options.filter, "only races with a case whose name contains this");
   app.add_option("--json", options.json, "file for the results")->capture_default_str();
