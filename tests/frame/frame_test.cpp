@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <Eigen/LU>
 #include <array>
 #include <span>
 #include <string>
@@ -69,8 +68,8 @@ TEST_P(FrameLaws, B16_apply_is_the_matrix_at_far_positions) {
     const AnyFrame<float> query = query_frame(frame, rove::KeyFactor::in_queries);
     const MatrixXd r = GetParam().matrix(position), q = GetParam().query_matrix(position);
     for (Index e = 0; e < width; ++e) {
-      const MatrixXd columns[4] = {r.col(e), r.inverse().col(e), r.transpose().col(e),
-                                   q.inverse().transpose().col(e)};
+      const MatrixXd columns[4] = {r.col(e), inverse_of(r).col(e), r.transpose().col(e),
+                                   inverse_of(q).transpose().col(e)};
       for (int action = 0; action < 4; ++action) {
         std::vector<float> row(width, 0.0F);
         row[static_cast<std::size_t>(e)] = 1;

@@ -158,7 +158,7 @@ TEST_P(Laws, a_common_left_factor_changes_nothing) {
   const Positions here = positions_from(100, 13);
   const MatrixXd g = random_frame_matrix(width, 5);
   const auto after = [&g](const std::function<MatrixXd(Index)>& matrix) {
-    return [matrix, g](Index p) -> MatrixXd { return g * matrix(p); };
+    return [matrix, g](Index p) -> MatrixXd { return product(g, matrix(p)); };
   };
   const FrameCase moved{c().name, width, {}, after(c().matrix), after(c().query_matrix)};
   const AnyFrame<float> frame = c().at(here);

@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
-#include <Eigen/LU>
 #include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "rove/attention/masks_order.hpp"
-#include "rove/dense/dense.hpp"
+#include "rove/dense/attention.hpp"
+#include "rove/dense/error_bound.hpp"
+#include "rove/dense/mixer.hpp"
+#include "rove/dense/rotation.hpp"
 #include "rove/op/attention.hpp"
 #include "rove/op/weights.hpp"
 #include "rove/position/rotary_frequencies.hpp"
@@ -143,6 +145,10 @@ INSTANTIATE_TEST_SUITE_P(SmolLM2, CapturedLayers, ::testing::Values(0, 14, 29));
 
 // ---- The layer as a matrix ----------------------------------------------------------------------
 
+double distance(const MatrixXd& a, const MatrixXd& b) {
+  return (a - b).cwiseAbs().maxCoeff();
+}
+
 MatrixXd random_matrix(Index rows, Index cols, unsigned seed) {
   const std::vector<double> numbers = normal_numbers<double>(static_cast<std::size_t>(rows * cols), seed);
   return Eigen::Map<const MatrixXd>(numbers.data(), rows, cols);
@@ -164,7 +170,7 @@ struct Layer {
   MatrixXd output(const Frames& frames, MatrixXd& a) const {
     const Index n = q.rows(), m = k.rows(), d = q.cols(), width = wv.rows();
     const std::vector<double> queries = row_major(q), keys = row_major(k),
-                              values = row_major(x * wv.transpose());
+                              values = row_major(product(x, wv.transpose()));
     std::vector<double> y(static_cast<std::size_t>(n * width)), weights(static_cast<std::size_t>(n * m));
     const auto problem =
         rove::attention_problem(bhtd(queries.data(), 1, 1, n, d), bhtd(keys.data(), 1, 1, m, d),
@@ -175,7 +181,7 @@ struct Layer {
     rove::attention_weights(problem, frames, bhtd(weights.data(), 1, 1, n, m));
     using Rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     a = Eigen::Map<const Rows>(weights.data(), n, m);
-    return Eigen::Map<const Rows>(y.data(), n, width) * wo.transpose();
+    return product(Eigen::Map<const Rows>(y.data(), n, width), wo.transpose());
   }
 };
 
@@ -206,14 +212,13 @@ TEST(Mixer, rove_attention_is_the_block_toeplitz_mixer) {
   MatrixXd a;
   const MatrixXd y = layer.output(rove::rove_frames(frame), a);
   const MatrixXd oracle = oracle_weights(layer, at, at);
-  EXPECT_LT((a - oracle).cwiseAbs().maxCoeff(), 1e-14);
+  EXPECT_LT(distance(a, oracle), 1e-14);
   const dense::Mixer mixer = dense::block_toeplitz_mixer(oracle, [&](Index delta) -> MatrixXd {
-    return layer.wo * rotation(static_cast<double>(delta), 8, 100) * layer.wv;
+    return product(product(layer.wo, rotation(static_cast<double>(delta), 8, 100)), layer.wv);
   });
   const MatrixXd whole = mixer.dense();
   ASSERT_EQ(whole.rows(), 96);
-  EXPECT_LT((dense::vec(y) - whole * dense::vec(layer.x)).cwiseAbs().maxCoeff(), 1e-12);
-  EXPECT_TRUE(dense::is_block_toeplitz(whole, oracle, 1e-13));
+  EXPECT_LT(distance(dense::vec(y), product(whole, dense::vec(layer.x))), 1e-12);
 }
 
 TEST(Mixer, rope_attention_is_the_kronecker_mixer) {
@@ -223,11 +228,11 @@ TEST(Mixer, rope_attention_is_the_kronecker_mixer) {
   MatrixXd a;
   const MatrixXd y = layer.output(rove::rope_frames(frame), a);
   const MatrixXd oracle = oracle_weights(layer, at, at);
-  const MatrixXd whole = dense::kronecker_mixer(oracle, layer.wo * layer.wv).dense();
-  EXPECT_LT((dense::vec(y) - whole * dense::vec(layer.x)).cwiseAbs().maxCoeff(), 1e-12);
+  const MatrixXd whole = dense::kronecker_mixer(oracle, product(layer.wo, layer.wv)).dense();
+  EXPECT_LT(distance(dense::vec(y), product(whole, dense::vec(layer.x))), 1e-12);
   // And RoVE's is another matrix.
   const MatrixXd rove_y = layer.output(rove::rove_frames(frame), a);
-  EXPECT_GT((dense::vec(rove_y) - whole * dense::vec(layer.x)).cwiseAbs().maxCoeff(), 0.1);
+  EXPECT_GT(distance(dense::vec(rove_y), product(whole, dense::vec(layer.x))), 0.1);
 }
 
 TEST(Mixer, queries_at_the_end_of_the_keys) {
@@ -238,12 +243,12 @@ TEST(Mixer, queries_at_the_end_of_the_keys) {
   MatrixXd a;
   const MatrixXd y = layer.output(rove::rove_frames(rove::rows(keys, 5, 3), keys), a);
   const MatrixXd oracle = oracle_weights(layer, at_queries, at);
-  EXPECT_LT((a - oracle).cwiseAbs().maxCoeff(), 1e-14);
+  EXPECT_LT(distance(a, oracle), 1e-14);
   // Row i stands at 5 + i: the kernel of block (i, j) is that of the offset j − i − 5.
   const dense::Mixer mixer = dense::block_toeplitz_mixer(oracle, [&](Index delta) -> MatrixXd {
-    return layer.wo * rotation(static_cast<double>(delta - 5), 8, 100) * layer.wv;
+    return product(product(layer.wo, rotation(static_cast<double>(delta - 5), 8, 100)), layer.wv);
   });
-  EXPECT_LT((dense::vec(y) - mixer.dense() * dense::vec(layer.x)).cwiseAbs().maxCoeff(), 1e-12);
+  EXPECT_LT(distance(dense::vec(y), product(mixer.dense(), dense::vec(layer.x))), 1e-12);
 }
 
 // Frames that are no group have no ψ_δ: blocks A_ij W_O R_i⁻¹ R_j W_V.
@@ -255,9 +260,10 @@ TEST(Mixer, frames_of_any_matrices_are_the_block_mixer) {
   MatrixXd a;
   const MatrixXd y = layer.output(rove::rove_frames(MatrixFrame<>(matrices)), a);
   const MatrixXd oracle = oracle_weights(layer, at, at);
-  const dense::Mixer mixer = dense::block_mixer(
-      oracle, [&](Index i, Index j) -> MatrixXd { return layer.wo * at(i).inverse() * at(j) * layer.wv; });
-  EXPECT_LT((dense::vec(y) - mixer.dense() * dense::vec(layer.x)).cwiseAbs().maxCoeff(), 1e-12);
+  const dense::Mixer mixer = dense::block_mixer(oracle, [&](Index i, Index j) -> MatrixXd {
+    return product(product(layer.wo, inverse_of(at(i))), product(at(j), layer.wv));
+  });
+  EXPECT_LT(distance(dense::vec(y), product(mixer.dense(), dense::vec(layer.x))), 1e-12);
 }
 
 // The real layer 14: x, W_V of kv head 1, W_O of head 4, the captured q and k; 24 tokens, width 576, by
@@ -276,22 +282,23 @@ TEST(Mixer, the_real_layer_by_blocks) {
   // What rounding can do: |W_O| Σ_j A_ij |R_i⁻¹| |R_j| |W_V| |x_j|, |R_i⁻¹| |R_j| ≤ 2, some thousand
   // roundings.
   const MatrixXd size =
-      4 * oracle * (layer.x.cwiseAbs() * layer.wv.cwiseAbs().transpose()) * layer.wo.cwiseAbs().transpose();
+      4 * product(product(oracle, product(layer.x.cwiseAbs(), layer.wv.cwiseAbs().transpose())),
+                  layer.wo.cwiseAbs().transpose());
   const double bound = 1000 * 0x1p-53 * size.maxCoeff();
 
   MatrixXd a;
   const MatrixXd rove_y = layer.output(rove::rove_frames(frame), a);
   const dense::Mixer rove_mixer = dense::block_toeplitz_mixer(oracle, [&](Index delta) -> MatrixXd {
-    return layer.wo * (rotation(static_cast<double>(delta)) * layer.wv);
+    return product(layer.wo, product(rotation(static_cast<double>(delta)), layer.wv));
   });
   ASSERT_EQ(rove_mixer.out_channels(), 576);
-  EXPECT_LT((rove_y - rove_mixer.apply(layer.x)).cwiseAbs().maxCoeff(), bound);
-  EXPECT_LT((a - oracle).cwiseAbs().maxCoeff(), 1e-13);
+  EXPECT_LT(distance(rove_y, rove_mixer.apply(layer.x)), bound);
+  EXPECT_LT(distance(a, oracle), 1e-13);
 
   const MatrixXd rope_y = layer.output(rove::rope_frames(frame), a);
-  const dense::Mixer rope_mixer = dense::kronecker_mixer(oracle, layer.wo * layer.wv);
-  EXPECT_LT((rope_y - rope_mixer.apply(layer.x)).cwiseAbs().maxCoeff(), bound);
-  EXPECT_GT((rove_y - rope_y).cwiseAbs().maxCoeff(), 1e6 * bound);
+  const dense::Mixer rope_mixer = dense::kronecker_mixer(oracle, product(layer.wo, layer.wv));
+  EXPECT_LT(distance(rope_y, rope_mixer.apply(layer.x)), bound);
+  EXPECT_GT(distance(rove_y, rope_y), 1e6 * bound);
 }
 
 }  // namespace

@@ -26,6 +26,16 @@
 
 namespace rove_test {
 
+// One instantiation of Eigen's products and inverses for all: they are what compiling a test takes.
+
+inline Eigen::MatrixXd product(const Eigen::MatrixXd& a, const Eigen::MatrixXd& b) {
+  return a * b;
+}
+
+inline Eigen::MatrixXd inverse_of(const Eigen::MatrixXd& m) {
+  return m.inverse();
+}
+
 /// R_t from any invertible matrices, one per token (and batch row). Rows are turned in double and rounded
 /// once.
 ///
@@ -39,7 +49,7 @@ class MatrixFrame {
   /// \param matrices  [batch, tokens], all of one size
   explicit MatrixFrame(std::vector<Eigen::MatrixXd> matrices, rove::Index batch = 1)
       : data_(std::make_shared<Data>()), batch_(batch) {
-    for (const Eigen::MatrixXd& r : matrices) data_->inverses.push_back(r.inverse());
+    for (const Eigen::MatrixXd& r : matrices) data_->inverses.push_back(inverse_of(r));
     data_->matrices = std::move(matrices);
   }
 
@@ -57,11 +67,11 @@ class MatrixFrame {
   }
   template <rove::Accumulator Acc>
   void transpose(rove::Index b, rove::Index t, std::span<Acc> row) const {
-    turn(data_->matrices[place(b, t)].transpose(), row);
+    turn_transposed(data_->matrices[place(b, t)], row);
   }
   template <rove::Accumulator Acc>
   void inverse_transpose(rove::Index b, rove::Index t, std::span<Acc> row) const {
-    turn(data_->inverses[place(b, t)].transpose(), row);
+    turn_transposed(data_->inverses[place(b, t)], row);
   }
 
  private:
@@ -73,10 +83,21 @@ class MatrixFrame {
 
   template <class Acc>
   static void turn(const Eigen::MatrixXd& m, std::span<Acc> row) {
-    Eigen::VectorXd x(m.cols());
-    for (rove::Index c = 0; c < m.cols(); ++c) x(c) = static_cast<double>(row[static_cast<std::size_t>(c)]);
-    const Eigen::VectorXd y = m * x;
-    for (rove::Index c = 0; c < m.rows(); ++c) row[static_cast<std::size_t>(c)] = static_cast<Acc>(y(c));
+    const std::vector<double> x(row.begin(), row.begin() + m.cols());
+    for (rove::Index r = 0; r < m.rows(); ++r) {
+      double sum = 0;
+      for (rove::Index c = 0; c < m.cols(); ++c) sum += m(r, c) * x[static_cast<std::size_t>(c)];
+      row[static_cast<std::size_t>(r)] = static_cast<Acc>(sum);
+    }
+  }
+  template <class Acc>
+  static void turn_transposed(const Eigen::MatrixXd& m, std::span<Acc> row) {
+    const std::vector<double> x(row.begin(), row.begin() + m.rows());
+    for (rove::Index c = 0; c < m.cols(); ++c) {
+      double sum = 0;
+      for (rove::Index r = 0; r < m.rows(); ++r) sum += m(r, c) * x[static_cast<std::size_t>(r)];
+      row[static_cast<std::size_t>(c)] = static_cast<Acc>(sum);
+    }
   }
 
   std::shared_ptr<Data> data_;
@@ -307,11 +328,11 @@ inline std::vector<FrameCase> frame_cases() {
                                            rove::RotaryFrame(table(6, p, 1.25), Pairing::half_split, 2)));
                    },
                    [=](Index p) -> Eigen::MatrixXd {
-                     return random_frame_matrix(width, 99) * dense(6, p, Pairing::half_split, 2);
+                     return product(random_frame_matrix(width, 99), dense(6, p, Pairing::half_split, 2));
                    },
                    [=](Index p) -> Eigen::MatrixXd {
-                     return random_frame_matrix(width, 99) *
-                            divided(dense(6, p, Pairing::half_split, 2), 1.25 * 1.25, 2, 6);
+                     return product(random_frame_matrix(width, 99),
+                                    divided(dense(6, p, Pairing::half_split, 2), 1.25 * 1.25, 2, 6));
                    }});
   for (FrameCase& c : cases) {
     if (!c.query_matrix) c.query_matrix = c.matrix;

@@ -18,7 +18,8 @@
 #include "rove/attention/problem.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/tensor_view.hpp"
-#include "rove/dense/dense.hpp"
+#include "rove/dense/attention.hpp"
+#include "rove/dense/error_bound.hpp"
 
 namespace rove_test {
 
