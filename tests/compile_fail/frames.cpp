@@ -1,5 +1,8 @@
-// Rotations: no 16-bit tables, no pairing by default, no float table under double rows.
+// Rotations: no 16-bit tables, no pairing by default, no float table under double rows. Frames: an inverse
+// that would lose a factor, rows of a type that the frame does not take.
+#include "rove/frame/adaptors.hpp"
 #include "rove/frame/rotary.hpp"
+#include "rove/frame/rotate.hpp"
 #include "rove/position/rotation_table.hpp"
 
 #if ROVE_PROBE == 1
@@ -21,4 +24,30 @@ void turn(const rove::RotaryFrequencies& frequencies, Row row) {
   const rove::RotaryFrame frame(table, rove::Pairing::half_split);
 #endif
   frame.apply(0, 0, row);
+#if ROVE_PROBE == 4
+  const auto backwards = rove::inverse_frame(rove::rows(frame, 1, 2));
+#else
+  const auto backwards = rove::rows(rove::inverse_frame(frame), 1, 2);
+#endif
+  (void)query_frame(backwards, rove::KeyFactor::in_queries);
+}
+
+struct FloatFrame {
+  rove::Index batch() const { return 1; }
+  rove::Index tokens() const { return 4; }
+  rove::Index channels() const { return 0; }
+  void apply(rove::Index, rove::Index, std::span<float>) const {}
+  void inverse(rove::Index, rove::Index, std::span<float>) const {}
+  void transpose(rove::Index, rove::Index, std::span<float>) const {}
+  void inverse_transpose(rove::Index, rove::Index, std::span<float>) const {}
+};
+
+#if ROVE_PROBE == 5
+using Element = double;
+#else
+using Element = float;
+#endif
+
+void turn_all(Element* data) {
+  rove::rotate(FloatFrame{}, rove::bhtd(data, 1, 1, 4, 8));
 }

@@ -15,6 +15,16 @@ struct OwnKernel {
 #endif
 };
 
+struct FloatFrame {
+  rove::Index batch() const { return 1; }
+  rove::Index tokens() const { return 4; }
+  rove::Index channels() const { return 0; }
+  void apply(rove::Index, rove::Index, std::span<float>) const {}
+  void inverse(rove::Index, rove::Index, std::span<float>) const {}
+  void transpose(rove::Index, rove::Index, std::span<float>) const {}
+  void inverse_transpose(rove::Index, rove::Index, std::span<float>) const {}
+};
+
 #if ROVE_PROBE == 2
 using Number = double;
 #else
@@ -42,4 +52,16 @@ void attend(const Number* in, Output* result, const rove::RotaryFrequencies& fre
   const auto other = rows;
 #endif
   (void)problem.with_key_values(rove::key_values(other, other));
+}
+
+#if ROVE_PROBE == 5
+using Rows = double;
+#else
+using Rows = float;
+#endif
+
+void attend_by_own_frame(const Rows* in, float* result) {
+  const auto rows = rove::bhtd(in, 1, 1, 4, 8);
+  rove::rove_attention(rove::attention_problem(rows, rows, rows, rove::bhtd(result, 1, 1, 4, 8)),
+                       FloatFrame{});
 }
