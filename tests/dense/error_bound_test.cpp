@@ -120,6 +120,15 @@ TEST(ErrorBound, keys_that_a_large_bias_hides_do_not_widen_it) {
   EXPECT_EQ(attention(in).logit_size(0), 1e8);
 }
 
+TEST(ErrorBound, keys_far_below_the_sink_are_a_tail_too) {
+  AttentionInput in = one_key();
+  in.sink = 70;
+  const AttentionResult drowned = attention(in);
+  EXPECT_EQ(drowned.tail(0, 0), in.v(0, 0));
+  EXPECT_EQ(drowned.logit_size(0), 70);
+  EXPECT_LE(drowned.out(0, 0), error_bound(drowned, Precision::float32, Storage::float32)(0, 0));
+}
+
 TEST(ErrorBound, a_sink_counts_as_a_logit_where_it_carries_weight) {
   AttentionInput in = one_key();
   in.sink = -30;

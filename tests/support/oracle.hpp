@@ -161,7 +161,7 @@ Comparison compare(const Problem& problem, const Expectation& expected) {
     std::ostringstream fault;
     fault.precision(17);
     fault << what << '(';
-    for (const Index i : place) fault << (&i == place.begin() ? "" : ", ") << i;
+    for (const Index& i : place) fault << (&i == place.begin() ? "" : ", ") << i;
     fault << ") is " << is << ", should be " << should << " within " << bound;
     found.fault = fault.str();
   };

@@ -53,7 +53,8 @@ struct AttentionResult {
 
   /// |R_i⁻¹| Σ_j A_ij |R_j v_j|, queries × value channels.
   Eigen::MatrixXd magnitude{};
-  /// |R_i⁻¹| Σ |R_j v_j| over the seen keys whose weight lies below e⁻⁵⁹ of the row's largest.
+  /// |R_i⁻¹| Σ |R_j v_j| over the seen keys whose weight lies below e⁻⁵⁹ of the row's largest, the sink's
+  /// among them.
   Eigen::MatrixXd tail{};
   /// L_i = max_j(|scale| Σ_c |q'_c| |k'_c| + |added score|) over the seen keys that carry weight, q' and k'
   /// the turned rows; at least |sink| where the sink carries weight.
@@ -143,10 +144,16 @@ inline Row row_of(const AttentionInput& in, const RowMatrix& q, const RowMatrix&
   return row;
 }
 
-/// A seen key so far below the row's largest logit that its weight is 0 for every purpose, unless its own
-/// logit is so large that a float error in it could lift it back.
-inline bool is_tail(double logit, double logit_size, double largest) {
-  return logit < largest - 59 && 3 * 0x1p-24 * logit_size < 1;
+/// A seen key so far below the row's largest logit, the sink among them, that an implementation may take its
+/// weight for 0.
+inline bool is_tail(double logit, double largest) {
+  return logit < largest - 59;
+}
+
+/// That such a key's logit has no say in how accurate the row is: it is not so large that a float error in it
+/// could lift it back.
+inline bool is_tail_for_sure(double logit, double logit_size, double largest) {
+  return is_tail(logit, largest) && 3 * 0x1p-24 * logit_size < 1;
 }
 
 }  // namespace detail
@@ -220,9 +227,8 @@ inline AttentionResult attention(const AttentionInput& in) {
       y += a * v.row(j);
       size += a * v_size.row(j);
       if (row.logits[n] == -infinity) continue;
-      if (detail::is_tail(row.logits[n], row.logit_sizes[n], row.largest)) {
-        tail += v_size.row(j);
-      } else {
+      if (detail::is_tail(row.logits[n], largest)) tail += v_size.row(j);
+      if (!detail::is_tail_for_sure(row.logits[n], row.logit_sizes[n], largest)) {
         result.logit_size(i) = (std::max)(result.logit_size(i), row.logit_sizes[n]);
       }
     }

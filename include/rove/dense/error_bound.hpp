@@ -70,11 +70,10 @@ inline double logit_error(const AttentionResult& result, Index i) {
 /// with n the keys that row i sees, d the query channels and L_i the size of its logits
 /// (AttentionResult::logit_size): a logit is off by ε L_i (1 + √d/8), a weight relatively by as much, and a
 /// sum of n terms grows its error as a random walk does when it runs over blocks of 256 keys that are then
-/// joined. Those walks make it
-/// a bound for rounding errors that do not conspire; the largest share of it seen on real q, k, v was 0.66.
-/// The tail are the keys whose weight is below e⁻⁵⁹ of the row's largest:
-/// an implementation may make those weights 0, and their logits, which a mask made of a large bias may have
-/// pushed far away, do not count in L_i.
+/// joined. Those walks make it a bound for rounding errors that do not conspire; the largest share of it seen
+/// on real q, k, v was 0.66. The tail are the keys whose weight is below e⁻⁵⁹ of the row's largest, the
+/// sink's among them: an implementation may make those weights 0, and their logits, which a mask made of a
+/// large bias may have pushed far away, do not count in L_i.
 ///
 /// It holds for frames whose rows R_j v_j, R_i⁻ᵀ q_i and R_j k_j are no small difference of large products,
 /// and while nothing overflows or underflows. Rows that are empty have bound 0; rows that are NaN have bound
