@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "rove/attention/arithmetic.hpp"
 #include "rove/attention/naive.hpp"
 #include "support/judge.hpp"
 #include "support/plain_kernel.hpp"
@@ -133,6 +134,18 @@ TEST(Kernel, a_wrapped_kernel_keeps_its_state) {
   rove::in_callers_scalars(count)(x.problem(), Context{});
   rove::materialised(rove::in_callers_scalars(count))(x.problem(), Context{});
   EXPECT_EQ(calls, 3);
+}
+
+// Results are compared by bits across kernels and versions: the length of a block is part of the arithmetic.
+TEST(Arithmetic, key_blocks_follow_from_widths_and_accumulator_alone) {
+  using rove::detail::key_block_length;
+  static_assert(key_block_length<float>(1, 1) == 256 && key_block_length<float>(64, 64) == 256 &&
+                key_block_length<float>(128, 128) == 256);
+  static_assert(key_block_length<float>(129, 128) == 128 && key_block_length<float>(192, 128) == 128);
+  static_assert(key_block_length<float>(512, 512) == 64 && key_block_length<float>(1024, 1024) == 32 &&
+                key_block_length<float>(100000, 1) == 32);
+  static_assert(key_block_length<double>(64, 64) == 256 && key_block_length<double>(128, 128) == 128);
+  static_assert(rove::detail::chunk_length == 4096);
 }
 
 // The naive kernel's own entries.

@@ -226,6 +226,23 @@ TEST(Materialise, only_slots_in_use_are_turned_and_shown) {
   judge(problem, rotary_matrices(100, 90));
 }
 
+// Values wider than keys: nothing of an earlier row stays in the part that a key does not cover.
+TEST(Materialise, slots_that_are_not_in_use_are_zeros_in_wide_values_too) {
+  Operands<float> x(2, 2, 1, 2, 8, 16, 24, 12);
+  const std::vector<Index> lengths = {5, 3};
+  const auto problem = x.problem().with_key_lengths(lengths);
+  const auto frames = rove::rope_frames(rotary(positions_from(100, 2)), rotary(positions_from(90, 8)));
+  rove::attention(problem, frames, Context{}, [&](const auto& given, const Context& context) {
+    for (Index j = 3; j < 5; ++j) {
+      for (Index c = 0; c < 24; ++c) EXPECT_EQ(given.kv.v(1, 0, j, c), 0.0F) << j << ", " << c;
+    }
+    plain_kernel(given, context);
+  });
+  FrameMatrices rope = rotary_matrices(100, 90);
+  rope.value = rope.output = {};
+  judge(problem, rope);
+}
+
 TEST(Materialise, rings_and_pages_become_tensors_that_keep_slots_and_indices) {
   // A ring of 8 places after 13 keys: slots [5, 13), of which the last row of the batch holds only 3.
   Operands<float> x(2, 2, 1, 2, 8, 16, 16, 9);
