@@ -4,6 +4,7 @@
 
 #include "rove/attention/kernel.hpp"
 #include "rove/attention/naive.hpp"
+#include "rove/attention/tiled.hpp"
 
 namespace bench {
 
@@ -11,6 +12,7 @@ namespace bench {
 template <class Visit>
 void for_each_kernel(bool full, const Visit& visit) {
   visit("naive", rove::NaiveKernel{});
+  visit("tiled", rove::TiledKernel{});
   if (full) visit("naive-materialised", rove::materialised(rove::NaiveKernel{}));
 }
 

@@ -31,14 +31,18 @@ infinities, NaN and a fixed order of summation"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define ROVE_ALWAYS_INLINE inline __attribute__((always_inline))
+#define ROVE_INLINE_LAMBDA \
+  __attribute__((always_inline))  // stands between a lambda's parameters and its body
 #define ROVE_NO_INLINE __attribute__((noinline))
 #define ROVE_RESTRICT __restrict__
 #elif defined(_MSC_VER)
 #define ROVE_ALWAYS_INLINE __forceinline
+#define ROVE_INLINE_LAMBDA
 #define ROVE_NO_INLINE __declspec(noinline)
 #define ROVE_RESTRICT __restrict
 #else
 #define ROVE_ALWAYS_INLINE inline
+#define ROVE_INLINE_LAMBDA
 #define ROVE_NO_INLINE
 #define ROVE_RESTRICT
 #endif
