@@ -53,7 +53,7 @@ struct PrivateFused : Generic {
 struct NamesBackward : Generic {
   void backward() const {}
 };
-void function(const Problem&, const Context&) {}
+[[maybe_unused]] void function(const Problem&, const Context&) {}
 
 template <class K>
 inline constexpr bool fuses = rove::FusingKernel<K, Problem, RowTransforms<>>;
