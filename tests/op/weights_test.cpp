@@ -98,7 +98,7 @@ TEST(Weights, are_the_oracles_through_frames) {
   Operands<float> x(1, 2, 1, 5, 11, 16, 16, 2);
   const auto problem = x.problem().with_mask(causal()).with_query_offset(rove::align_last());
   for (const FrameCase& c : frame_cases()) {
-    const auto at = [&c](const std::function<Eigen::MatrixXd(Index)>& matrix, Index first) {
+    const auto at = [](const std::function<Eigen::MatrixXd(Index)>& matrix, Index first) {
       return [matrix, first](Index, Index t) { return matrix(first + t); };
     };
     Weights weights(problem);
