@@ -78,7 +78,9 @@ bool same_numbers(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 /// A problem with everything around it: borrowed memory, frames, expected results.
-template <class Problem>
+///
+/// \tparam rope  see `FrameCall`
+template <class Problem, bool rope>
 class Attempt {
   using Acc = typename Problem::accumulator;
   using Out = typename Problem::output_storage;
@@ -90,17 +92,17 @@ class Attempt {
 
   void run() {
     const bool breaks_frames = bytes_.one_in(16);
-    const auto call = FrameMaker<Problem>(bytes_, problem_).make(breaks_frames);
+    const auto call = FrameMaker<Problem, rope>(bytes_, problem_).make(breaks_frames);
     form_ = call.form;
     std::visit([&](const auto& frames) { with_frames(call, frames); }, call.frames);
   }
 
  private:
-  using Call = FrameCall<Acc>;
+  using Call = FrameCall<Acc, rope>;
 
   template <class F>
   void with_frames(const Call& call, const F& frames) {
-    constexpr bool has_frames = !std::is_same_v<F, typename Call::None>;
+    constexpr bool has_frames = !std::is_same_v<F, NoFrames>;
     const auto attend = [&](const Problem& problem, const rove::Context& context, const auto& kernel) {
       if constexpr (has_frames) {
         rove::attention(problem, frames, context, kernel);

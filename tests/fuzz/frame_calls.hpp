@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -15,12 +16,18 @@
 
 namespace rove_fuzz {
 
+/// A call without frames.
+struct NoFrames {};
+
 /// The frames of a call, with their matrices.
-template <class Acc>
+///
+/// \tparam rope  whether values may be without frames: one more path to compile
+template <class Acc, bool rope>
 struct FrameCall {
   using Any = rove_test::AnyFrame<Acc>;
-  struct None {};
-  std::variant<None, rove::Frames<Any, Any>, rove::Frames<Any, Any, Any, Any>> frames;
+  using Rove = rove::Frames<Any, Any, Any, Any>;
+  std::conditional_t<rope, std::variant<NoFrames, Rove, rove::Frames<Any, Any>>, std::variant<NoFrames, Rove>>
+      frames;
   rove_test::FrameMatrices matrices;
   FrameSizes sizes;
   double logit_factor = 1;
@@ -28,7 +35,7 @@ struct FrameCall {
   const char* form = "no frames";
 };
 
-template <class Problem>
+template <class Problem, bool rope>
 class FrameMaker {
   using Acc = typename Problem::accumulator;
   using Planned = PlannedFrame<Acc>;
@@ -37,10 +44,10 @@ class FrameMaker {
   FrameMaker(Bytes& bytes, const Problem& problem) : bytes_(bytes), problem_(problem) {}
 
   /// \param breaks  whether they should not fit
-  FrameCall<Acc> make(bool breaks) {
-    FrameCall<Acc> call;
+  FrameCall<Acc, rope> make(bool breaks) {
+    FrameCall<Acc, rope> call;
     const bool one_sequence = problem_.q_len() == problem_.kv_len();
-    const Index form = bytes_.below(one_sequence ? 7 : 4);
+    const Index form = bytes_.below(one_sequence ? (rope ? 7 : 5) : (rope ? 4 : 3));
     if (form == 0) return call;
     Index queries = problem_.q_len(), keys = problem_.kv_len(), wider = 0;
     Index batch = problem_.batch();
@@ -86,22 +93,31 @@ class FrameMaker {
       call.matrices.output = with_width(at_queries.matrix, 1, problem_.value_channels());
       call.sizes.output = with_width(at_queries.inverse_size, 1, problem_.value_channels());
     };
-    switch (form) {
-      case 1: {
+    if constexpr (rope) {
+      if (form == 3) {
         call.form = "rope, two frames";
         const Planned q = make(queries, width), k = make(keys, width);
         query_role(q), key_role(k);
         call.frames = rove::rope_frames(q.frame, k.frame, factor);
-        break;
+        return call;
       }
-      case 2: {
+      if (form == 4) {
+        call.form = "rope, one frame";
+        const Planned f = make(call.broken ? queries + 1 : queries, width);
+        query_role(f), key_role(f);
+        call.frames = rove::rope_frames(f.frame, factor);
+        return call;
+      }
+    }
+    switch (rope && form > 4 ? form - 2 : form) {
+      case 1: {
         call.form = "rove, two frames";
         const Planned q = make(queries, common), k = make(keys, common);
         query_role(q), key_role(k), value_roles(k, q);
         call.frames = rove::rove_frames(q.frame, k.frame, factor);
         break;
       }
-      case 3: {
+      case 2: {
         call.form = "rove, four frames";
         const Planned q = make(queries, width), k = make(keys, width);
         const Planned v = make(keys, value_width), o = make(queries, value_width);
@@ -109,14 +125,7 @@ class FrameMaker {
         call.frames = rove::rove_frames(q.frame, k.frame, v.frame, o.frame, factor);
         break;
       }
-      case 4: {
-        call.form = "rope, one frame";
-        const Planned f = make(call.broken ? queries + 1 : queries, width);
-        query_role(f), key_role(f);
-        call.frames = rove::rope_frames(f.frame, factor);
-        break;
-      }
-      case 5: {
+      case 3: {
         call.form = "rove, one frame";
         const Planned f = make(call.broken ? queries + 1 : queries, common);
         query_role(f), key_role(f), value_roles(f, f);
