@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
+#include "rove/attention/key_values/displaced.hpp"
 #include "rove/attention/masks_boolean.hpp"
 #include "rove/attention/masks_lambda.hpp"
 #include "rove/attention/masks_order.hpp"
@@ -95,6 +97,34 @@ TEST(NaiveKernel, MasksScoresOffsetsLengthsAndSinks) {
   check(base.with_score(rove::soft_cap(2.0) | rove::additive_bias(rove::bhtd(bias.data(), 1, 4, 1, 300))));
   check(base.with_query_offset(rove::align_last()).with_mask(causal()));
   check(base.with_query_offset(rove::align_first()).with_mask(causal()).with_scale(0.7));
+}
+
+// Order goes by index where spans of keys were moved, by whole tiles and slot by slot.
+TEST(NaiveKernel, DisplacedKeysMoveMasksAndScores) {
+  Operands<float> x(1, 4, 2, 7, 300, 16, 8, 23);
+  const std::vector<rove::IndexShift> shifts = {{0, -300}, {37, -20}, {260, 5}};
+  const auto check = [](const auto& problem) {
+    NaiveKernel{}(problem);
+    judge(problem);
+  };
+  for (const Index offset : {-120, 2, 297}) {
+    const auto here = x.problem().with_query_offset(offset).with_mask(causal());
+    // Without the displacement the first rows would see nothing.
+    const auto moved = here.with_key_values(rove::displaced(here.kv, -200));
+    check(moved);
+    check(moved.with_score(rove::alibi(4)));
+    check(here.with_key_values(rove::displaced(here.kv, std::span<const rove::IndexShift>(shifts)))
+              .with_score(rove::alibi(4))
+              .and_mask(window(150, 0)));
+  }
+}
+
+// So wide that key blocks are shorter than a word of visibility bits.
+TEST(NaiveKernel, BlocksOfHalfAWord) {
+  Operands<float> x(1, 1, 1, 3, 130, 1100, 8, 24, 0.3);
+  const auto problem = x.problem().with_query_offset(120).with_mask(causal()).and_mask(!window(40));
+  NaiveKernel{}(problem);
+  judge(problem);
 }
 
 TEST(NaiveKernel, StridesOfEveryKind) {
