@@ -129,6 +129,29 @@ TEST(ErrorBound, keys_far_below_the_sink_are_a_tail_too) {
   EXPECT_LE(drowned.out(0, 0), error_bound(drowned, Precision::float32, Storage::float32)(0, 0));
 }
 
+// A key that is far below but may have been lifted back by the rounding of its huge logit: it is a tail, for
+// an implementation may drop it, and its logit counts, for another one may not.
+TEST(ErrorBound, a_key_far_below_with_a_huge_logit_may_be_dropped_and_may_be_lifted) {
+  AttentionInput in = one_key();
+  in.q(0, 0) = 1e4;
+  in.k = MatrixXd{{0}, {1e4}};
+  in.v = MatrixXd{{1}, {1e30}};
+  const double added = -1e8 - 59.4;
+  in.score = [added](double s, Index, Index j) { return j == 1 ? s + added : s; };
+  const AttentionResult result = attention(in);
+  EXPECT_NEAR(result.lse(0), 0, 1e-15);
+  EXPECT_EQ(result.tail(0, 0), 1e30);
+  EXPECT_EQ(result.logit_size(0), 1e8 - added);
+  // Dropped, by an implementation whose logits are exact enough to see where the key lies.
+  EXPECT_LE(std::abs(1 - result.out(0, 0)), error_bound(result, Precision::float64, Storage::float64)(0, 0));
+  // Lifted from −59.4 to −56, by one in float.
+  const float lifted = 1e8F + static_cast<float>(added);
+  EXPECT_EQ(lifted, -56);
+  const double out = 1 + std::exp(static_cast<double>(lifted)) * 1e30;
+  EXPECT_LE(std::abs(out - result.out(0, 0)),
+            error_bound(result, Precision::float32, Storage::float32)(0, 0));
+}
+
 TEST(ErrorBound, a_sink_counts_as_a_logit_where_it_carries_weight) {
   AttentionInput in = one_key();
   in.sink = -30;
@@ -369,6 +392,31 @@ TEST(PhaseErrorBound, refuses_phases_that_do_not_fit) {
     FAIL() << "nothing thrown";
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(), "phases are 1 x 1 and 3 x 1 for 1 queries and 2 keys");
+  }
+  try {
+    phase_error_bound(in, result, MatrixXd::Ones(1, 1), MatrixXd::Ones(2, 1), Pairing::half_split, 1);
+    FAIL() << "nothing thrown";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "rotary channels 1..3 do not fit into 2 channels");
+  }
+}
+
+// Pairs that lie beyond other channels: the bound is theirs alone.
+TEST(PhaseErrorBound, of_pairs_after_other_channels_is_that_of_the_pairs) {
+  AttentionInput pairs{.q = MatrixXd{{3, -4, 1, 2}}, .k = MatrixXd::Ones(2, 4), .v = MatrixXd{{1}, {3}}};
+  pairs.k.row(1) << 1, -2, 0.5, 1;
+  pairs.scale = 0.1;
+  AttentionInput wider = pairs;
+  wider.q = MatrixXd::Zero(1, 7);
+  wider.q.middleCols(2, 4) = pairs.q;
+  wider.k = MatrixXd::Constant(2, 7, 9);
+  wider.k.middleCols(2, 4) = pairs.k;
+  const MatrixXd phase = MatrixXd::Constant(2, 2, 1e-3);
+  for (const Pairing pairing : {Pairing::half_split, Pairing::interleaved}) {
+    const MatrixXd alone = phase_error_bound(pairs, attention(pairs), phase.topRows(1), phase, pairing);
+    EXPECT_GT(alone(0, 0), 1e-4);
+    EXPECT_DOUBLE_EQ(phase_error_bound(wider, attention(wider), phase.topRows(1), phase, pairing, 2)(0, 0),
+                     alone(0, 0));
   }
 }
 

@@ -148,6 +148,7 @@ inline Eigen::MatrixXd float32_phase_error(const Eigen::VectorXd& positions,
 /// \param query_phase  δ_i, queries × pairs, radians (`float32_phase_error`)
 /// \param key_phase    δ_j, keys × pairs
 /// \param pairing, offset  where the pairs lie in q and k
+/// \throws std::invalid_argument if the phases do not fit q and k, in rows or in channels
 inline Eigen::MatrixXd phase_error_bound(const AttentionInput& in, const AttentionResult& result,
                                          const Eigen::MatrixXd& query_phase, const Eigen::MatrixXd& key_phase,
                                          Pairing pairing, Index offset = 0) {
@@ -156,13 +157,13 @@ inline Eigen::MatrixXd phase_error_bound(const AttentionInput& in, const Attenti
       query_phase.rows() == in.q.rows() && key_phase.rows() == in.k.rows() && key_phase.cols() == pairs,
       "phases are ", query_phase.rows(), " x ", pairs, " and ", key_phase.rows(), " x ", key_phase.cols(),
       " for ", in.q.rows(), " queries and ", in.k.rows(), " keys");
-  const auto pair_lengths = [&](const Eigen::MatrixXd& rows) {
-    detail::RowMatrix lengths(rows.rows(), pairs);
-    for (Index pair = 0; pair < pairs; ++pair) {
+  detail::require(offset >= 0 && offset + 2 * pairs <= in.q.cols(), "rotary channels ", offset, "..",
+                  offset + 2 * pairs, " do not fit into ", in.q.cols(), " channels");
+  const auto pair_lengths = [&](const Eigen::MatrixXd& rows) -> detail::RowMatrix {
+    return detail::RowMatrix::NullaryExpr(rows.rows(), pairs, [&](Index t, Index pair) {
       const auto [x, y] = pair_channels(pair, pairs, pairing, offset);
-      lengths.col(pair) = (rows.col(x).array().square() + rows.col(y).array().square()).sqrt().matrix();
-    }
-    return lengths;
+      return std::hypot(rows(t, x), rows(t, y));
+    });
   };
   const detail::RowMatrix q = pair_lengths(in.q);
   const detail::RowMatrix k = pair_lengths(in.k);
