@@ -236,6 +236,17 @@ TEST(QueryFrame, is_the_frame_itself_unless_it_says_otherwise) {
                                rove::IdentityFrame>);
 }
 
+TEST(QueryFrame, of_an_inverse_without_a_factor_is_that_inverse) {
+  const auto inverse = rove::inverse_frame(MatrixFrame<>({random_frame_matrix(width, 1)}));
+  for (const rove::KeyFactor keys : {rove::KeyFactor::in_queries, rove::KeyFactor::already_in_keys}) {
+    const auto query = query_frame(inverse, keys);
+    EXPECT_EQ(query.tokens(), 1);
+    for (int action = 0; action < 4; ++action) {
+      EXPECT_EQ(acted(query, 0, 0, action), acted(inverse, 0, 0, action));
+    }
+  }
+}
+
 // The factor goes through every adaptor, onto the channels that turn and no others, in R⁻ᵀ (queries) and in
 // R⁻¹ (their gradients).
 TEST(QueryFrame, adaptors_hand_the_factor_on) {

@@ -321,6 +321,15 @@ inline std::vector<FrameCase> frame_cases() {
        },
        [=](Index p) { return dense(width, -p, Pairing::interleaved); },
        [=](Index p) { return divided(dense(width, -p, Pairing::interleaved), 1.25 * 1.25, 0, width); }});
+  cases.push_back({"inverse_matrices",
+                   width,
+                   [=](Positions p) {
+                     std::vector<Eigen::MatrixXd> matrices;
+                     for (const Index at : p) matrices.push_back(general(at));
+                     return AnyFrame<float>(rove::inverse_frame(MatrixFrame<>(std::move(matrices))));
+                   },
+                   [=](Index p) { return inverse_of(general(p)); },
+                   {}});
   cases.push_back({"left_factor", width,
                    [=](Positions p) {
                      return AnyFrame<float>(
