@@ -224,8 +224,8 @@ requires(native_width<Acc> > 1) ROVE_ALWAYS_INLINE Packet<Acc> mul_add(Packet<Ac
 #if ROVE_HAS_FMA
   using Register = typename Eigen::internal::packet_traits<Acc>::type;
   using Lanes = typename Packet<Acc>::Lanes;
-  const Register sum = Eigen::internal::pmadd(Register(a.lanes), Register(b.lanes),
-                                              Register(c.lanes));  // deduced: no attribute lost
+  // With types that are deduced: no attribute of theirs is lost.
+  const Register sum = Eigen::internal::pmadd(Register(a.lanes), Register(b.lanes), Register(c.lanes));
   return {Lanes(sum)};
 #else
   return {a.lanes * b.lanes + c.lanes};
