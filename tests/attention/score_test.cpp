@@ -99,12 +99,30 @@ TEST(Score, B12_soft_cap_is_c_tanh_of_s_over_c) {
       const double expected =
           static_cast<double>(static_cast<long double>(cap) *
                               std::tanh(static_cast<long double>(s) / static_cast<long double>(cap)));
-      EXPECT_NEAR(rove::soft_cap(cap)(s, Site{}), expected, 4e-16 * std::abs(expected)) << cap << ", " << s;
+      EXPECT_NEAR(rove::soft_cap(cap)(s, Site{}), expected, 9e-16 * std::abs(expected)) << cap << ", " << s;
       EXPECT_NEAR(static_cast<double>(rove::soft_cap(cap)(static_cast<float>(s), Site{})), expected,
-                  3e-7 * std::abs(expected))
+                  5e-7 * std::abs(expected))
           << cap << ", " << s;
     }
   }
+}
+
+TEST(Score, soft_cap_of_a_packet_has_the_bits_of_its_lanes) {
+  const auto check = [](auto zero) {
+    using Acc = decltype(zero);
+    using P = rove::simd::packet_t<Acc>;
+    const auto score = rove::soft_cap(3);
+    for (Acc s = -20; s < 20; s += Acc(0.37)) {
+      Acc lanes[rove::simd::width<P>];
+      for (int i = 0; i < rove::simd::width<P>; ++i) lanes[i] = s * static_cast<Acc>(i + 1);
+      const P capped = score.packet(rove::simd::load<P>(lanes), Site{});
+      for (int i = 0; i < rove::simd::width<P>; ++i) {
+        EXPECT_EQ(rove::simd::lane(capped, i), score(lanes[i], Site{})) << lanes[i];
+      }
+    }
+  };
+  check(0.0F);
+  check(0.0);
 }
 
 TEST(Score, B12_soft_cap_derivative) {
@@ -127,12 +145,12 @@ TEST(Score, B11_soft_cap_lifts_minus_infinity_so_it_must_come_before_the_mask) {
 
 TEST(Score, soft_cap_refuses_what_is_no_cap) {
   const auto error = [](double cap) { return error_of([&] { rove::soft_cap(cap); }); };
-  const std::string text = "soft_cap: cap must be positive and finite in float, got ";
+  const std::string text = "soft_cap: cap must lie between 2^-126 and 2^126, got ";
   EXPECT_EQ(error(0), text + "0");
   EXPECT_EQ(error(-30), text + "-30");
   EXPECT_EQ(error(infinity), text + "inf");
   EXPECT_EQ(error(1e-300).substr(0, text.size()), text);
-  EXPECT_EQ(error(1e300).substr(0, text.size()), text);
+  EXPECT_EQ(error(0x1p127), text + "1.7014118346046923e+38");
   EXPECT_EQ(error(std::numeric_limits<double>::quiet_NaN()).substr(0, text.size()), text);
   EXPECT_EQ(error(30), "no error");
   EXPECT_EQ(rove::soft_cap(30).cap(), 30.0);
@@ -334,9 +352,9 @@ TEST(Score, lambdas_with_derivatives_of_each_arity) {
 
 TEST(Score, chains_go_from_left_to_right) {
   const Site site = at(0, 7, 3);
-  const double capped = 30 * std::tanh(2.0);
-  EXPECT_EQ((rove::soft_cap(30) | rove::alibi(8))(60.0, site), capped - 2);
-  EXPECT_EQ((rove::alibi(8) | rove::soft_cap(30))(60.0, site), 30 * std::tanh(58.0 / 30));
+  const auto capped = [](double s) { return rove::soft_cap(30)(s, Site{}); };
+  EXPECT_EQ((rove::soft_cap(30) | rove::alibi(8))(60.0, site), capped(60) - 2);
+  EXPECT_EQ((rove::alibi(8) | rove::soft_cap(30))(60.0, site), capped(58));
   EXPECT_EQ((outside::Halve{} | rove::alibi(8))(60.0, site), 28.0);
   EXPECT_EQ((rove::alibi(8) | outside::Halve{})(60.0, site), 29.0);
   EXPECT_EQ((rove::alibi(8) | outside::Halve{} | rove::score([](auto s) { return s + 1; }))(60.0f, site),

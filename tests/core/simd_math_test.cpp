@@ -68,6 +68,14 @@ long double exact_exp(Acc x) {
     return std::exp(static_cast<long double>(x));
   }
 }
+template <class Acc>
+long double exact_tanh(Acc x) {
+  if constexpr (std::is_same_v<Acc, float>) {
+    return std::tanh(static_cast<double>(x));
+  } else {
+    return std::tanh(static_cast<long double>(x));
+  }
+}
 
 template <class P>
 class SimdMath : public testing::Test {};
@@ -90,6 +98,26 @@ TYPED_TEST(SimdMath, exp2_kernel_is_within_three_ulp) {
     }
     EXPECT_LE(worst, (std::is_same_v<Acc, float> ? 2.5L : 1.5L));
     EXPECT_GE(worst, 0.6L);  // a comparison with itself would show here
+  }
+}
+
+TYPED_TEST(SimdMath, tanh_is_within_three_ulp) {
+  using Acc = simd::lane_t<TypeParam>;
+  if constexpr (simd::is_scalar<TypeParam>) {
+    long double worst = 0;
+    for (const Acc x : arguments<Acc>()) {
+      const Acc value = simd::tanh(x);
+      worst = (std::max)(worst, ulps(value, exact_tanh(x)));
+      ASSERT_LE(std::fabs(value), 1) << x;
+      ASSERT_EQ(simd::tanh(-x), -value) << x;
+    }
+    EXPECT_LE(worst, 2.8L);
+    EXPECT_GE(worst, 0.6L);
+    EXPECT_EQ(simd::tanh(infinity<Acc>), 1);
+    EXPECT_EQ(simd::tanh(-infinity<Acc>), -1);
+    EXPECT_TRUE(std::isnan(simd::tanh(std::numeric_limits<Acc>::quiet_NaN())));
+    EXPECT_TRUE(std::signbit(simd::tanh(Acc(-0.0))));
+    EXPECT_EQ(simd::tanh(std::numeric_limits<Acc>::denorm_min()), std::numeric_limits<Acc>::denorm_min());
   }
 }
 
@@ -127,16 +155,19 @@ TYPED_TEST(SimdMath, every_lane_has_the_scalar_bits) {
   }
   std::size_t different = 0;
   for (std::size_t start = 0; start + width <= numbers.size(); start += static_cast<std::size_t>(width) * 7) {
-    Acc power[simd::width<P>], exponential[simd::width<P>], rounded[simd::width<P>];
+    Acc power[simd::width<P>], exponential[simd::width<P>], tangent[simd::width<P>], rounded[simd::width<P>];
     const P x = simd::load<P>(&numbers[start]);
     simd::store(power, simd::exp2_kernel(simd::minimum(x, simd::broadcast<P>(0))));
     simd::store(exponential, simd::exp(x));
+    simd::store(tangent, simd::tanh(x));
     simd::store(rounded, simd::nearest_integer(x));
     for (int i = 0; i < width; ++i) {
       const Acc number = numbers[start + static_cast<std::size_t>(i)];
-      const Acc expected[] = {simd::exp2_kernel((std::min)(number, Acc(0))), simd::exp(number)};
+      const Acc expected[] = {simd::exp2_kernel((std::min)(number, Acc(0))), simd::exp(number),
+                              simd::tanh(number)};
       different += std::memcmp(&power[i], &expected[0], sizeof(Acc)) != 0;
       different += std::memcmp(&exponential[i], &expected[1], sizeof(Acc)) != 0;
+      different += std::memcmp(&tangent[i], &expected[2], sizeof(Acc)) != 0;
       if (std::fabs(number) < 4e6F) different += rounded[i] != std::nearbyint(number);
     }
   }
@@ -186,6 +217,7 @@ TYPED_TEST(SimdMath, nan_stays_nan_whatever_its_payload) {
       const P packet = simd::load<P>(lanes);
       ASSERT_TRUE(std::isnan(simd::lane(simd::exp2_kernel(packet), simd::width<P> - 1))) << payload;
       ASSERT_TRUE(std::isnan(simd::lane(simd::exp(packet), simd::width<P> - 1))) << payload;
+      ASSERT_TRUE(std::isnan(simd::lane(simd::tanh(packet), simd::width<P> - 1))) << payload;
       if (simd::width < P >> 1) {
         ASSERT_EQ(simd::lane(simd::exp2_kernel(packet), 0), 1);
       }
@@ -202,7 +234,7 @@ TYPED_TEST(SimdMath, ties_round_to_even) {
   }
 }
 
-/// FNV-1a over the bits of both exponentials of 2^17 numbers made of integers alone.
+/// FNV-1a over the bits of both exponentials and the tangent of 2^17 numbers made of integers alone.
 template <class P>
 std::uint64_t fingerprint() {
   using Acc = simd::lane_t<P>;
@@ -226,6 +258,8 @@ std::uint64_t fingerprint() {
       mix(simd::exp2_kernel(simd::load<P>(&numbers[i] + part * simd::width<P>)));
     for (int part = 0; part < simd::parts<P>; ++part)
       mix(simd::exp(simd::load<P>(&numbers[i] + part * simd::width<P>)));
+    for (int part = 0; part < simd::parts<P>; ++part)
+      mix(simd::tanh(simd::broadcast<P>(Acc(0.125)) * simd::load<P>(&numbers[i] + part * simd::width<P>)));
   }
   return hash;
 }
@@ -234,7 +268,7 @@ TYPED_TEST(SimdMath, bits_are_the_same_on_every_target_with_fma) {
   const std::uint64_t hash = fingerprint<TypeParam>();
 #if ROVE_HAS_FMA
   EXPECT_EQ(hash,
-            (std::is_same_v<simd::lane_t<TypeParam>, float> ? 9262764391169133345U : 5841130114096468788U));
+            (std::is_same_v<simd::lane_t<TypeParam>, float> ? 10028227630574617371U : 17017297126888140053U));
 #else
   EXPECT_EQ(hash, fingerprint<simd::lane_t<TypeParam>>());
 #endif

@@ -1,6 +1,6 @@
 /// \file
-/// Exponentials for packets: the library's own, so that a weight has the same bits in a vector, in its tail,
-/// in the scalar fallback and on every target that has a fused multiply-add.
+/// Exponentials, and what is made of them, for packets: the library's own, so that a weight has the same bits
+/// in a vector, in its tail, in the scalar fallback and on every target that has a fused multiply-add.
 ///
 /// Range reduction by magic-number rounding: adding 1.5 · 2^23 (1.5 · 2^52) to a number rounds it to an
 /// integer, which then stands in the low bits of the sum; with the exponent's bias added too, those bits
@@ -76,6 +76,18 @@ ROVE_ALWAYS_INLINE P power_of_two(P shifted) {
   }
 }
 
+/// The size of x with the sign of `sign`.
+template <simd::PacketLike P>
+ROVE_ALWAYS_INLINE P with_sign(P x, P sign) {
+  constexpr auto size_bits = static_cast<bits_t<simd::lane_t<P>>>(~bits_t<simd::lane_t<P>>{0} >> 1);
+  if constexpr (simd::is_scalar<P>) {
+    return from_bits<P>((to_bits(x) & size_bits) | (to_bits(sign) & ~size_bits));
+  } else {
+    using Words = typename P::Words;
+    return {(typename P::Lanes)(((Words)(x.lanes) & size_bits) | ((Words)(sign.lanes) & ~size_bits))};
+  }
+}
+
 }  // namespace detail
 
 namespace simd {
@@ -129,6 +141,27 @@ ROVE_ALWAYS_INLINE P exp(P x) {
   const P half = simd::mul_add(n, broadcast<P>(Acc(0.5)), magic);
   const P rest = (n - (half - magic)) + magic;
   return mantissa * detail::power_of_two(half) * detail::power_of_two(rest);
+}
+
+/// tanh x within 3 ulp; odd, exactly ±1 from about ±10 on (±20 in double), NaN for NaN.
+///
+///     tanh x = E / (E + 2),  E = e^(2x) − 1 = 2^n (e^r − 1) + (2^n − 1),  2x = n ln 2 + r
+template <PacketLike P>
+ROVE_ALWAYS_INLINE P tanh(P x) {
+  using Acc = lane_t<P>;
+  using Constants = detail::ExpConstants<Acc>;
+  const P magic = broadcast<P>(Constants::magic), one = broadcast<P>(1);
+  // From here on E + 2 is E. NaN passes.
+  const P saturated = broadcast<P>(std::is_same_v<Acc, float> ? Acc(20) : Acc(40));
+  const P y = minimum(detail::with_sign(x + x, one), saturated);
+  const P shifted = simd::mul_add(y, broadcast<P>(log2_e<Acc>), magic);
+  const P n = shifted - magic;
+  P r = simd::mul_add(n, broadcast<P>(-detail::ln2_high<Acc>), y);  // exact
+  r = simd::mul_add(n, broadcast<P>(-detail::ln2_low<Acc>), r);
+  const P power = detail::power_of_two(shifted);
+  const P rest = simd::mul_add(r * r, detail::horner(r, Constants::exp), r);  // e^r − 1, small where r is
+  const P e = simd::mul_add(power, rest, power - one);
+  return detail::with_sign(e / (e + broadcast<P>(2)), x);
 }
 
 }  // namespace simd
