@@ -27,13 +27,14 @@ ROVE_BEGIN_TAGGED
 namespace detail {
 
 inline constexpr Index chunk_length = 4096;
+inline constexpr Index longest_key_block = 256;
 
-/// Slots to a key block: the largest power of two in [32, 256] whose keys and values fit in 256 KiB (32 where
+/// Slots to a key block: the largest power of two in [32, `longest_key_block`] whose keys and values fit in 256 KiB (32 where
 /// none does). It divides `chunk_length`.
 template <Accumulator Acc>
 constexpr Index key_block_length(Index channels, Index value_channels) {
   constexpr Index budget = 256 * 1024;
-  Index length = 256;
+  Index length = longest_key_block;
   while (length > 32 && length * (channels + value_channels) * static_cast<Index>(sizeof(Acc)) > budget)
     length /= 2;
   return length;

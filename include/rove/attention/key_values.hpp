@@ -17,6 +17,8 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
+#include "rove/core/simd_convert.hpp"
 #include "rove/core/tensor_view.hpp"
 #include "rove/core/view_checks.hpp"
 
@@ -134,15 +136,21 @@ requires(Scalar<Storage> || std::same_as<Storage, std::int8_t>) struct RowCodec<
     const Storage* ROVE_RESTRICT source = run.row(row);
     Acc* ROVE_RESTRICT target = out.data();
     const Index channels = static_cast<Index>(out.size());
-    // The contiguous case stands alone so that it vectorises.
-    if (run.channel_stride == 1) {
-      for (Index c = 0; c < channels; ++c) target[c] = number<Acc>(source + c);
-    } else {
-      for (Index c = 0; c < channels; ++c) target[c] = number<Acc>(source + c * run.channel_stride);
+    using P = simd::packet_t<Acc>;
+    Index c = 0;
+    if constexpr (Scalar<Storage>) {
+      if (run.channel_stride == 1) {
+        for (; c + simd::width<P> <= channels; c += simd::width<P>) {
+          simd::store<P>(target + c, simd::load<P>(source + c));
+        }
+      }
+    } else if (run.channel_stride == 1) {  // stands alone so that it vectorises
+      for (; c < channels; ++c) target[c] = number<Acc>(source + c);
     }
+    for (; c < channels; ++c) target[c] = number<Acc>(source + c * run.channel_stride);
     if (run.scale != nullptr) {
       const Acc scale = static_cast<Acc>(run.row_scale(row));
-      for (Index c = 0; c < channels; ++c) target[c] *= scale;
+      for (c = 0; c < channels; ++c) target[c] *= scale;
     }
   }
 

@@ -6,17 +6,20 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
 
 #include "rove/attention/arithmetic.hpp"
-#include "rove/attention/kernel.hpp"
+#include "rove/attention/key_blocks.hpp"
+#include "rove/attention/phased_kernel.hpp"
 #include "rove/attention/problem.hpp"
 #include "rove/attention/row_io.hpp"
 #include "rove/attention/row_transform.hpp"
 #include "rove/attention/softmax_rows.hpp"
 #include "rove/attention/softmax_state.hpp"
+#include "rove/core/config.hpp"
 #include "rove/core/context.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
@@ -33,75 +36,70 @@ class NaiveRun {
   static constexpr Acc minus_infinity = -std::numeric_limits<Acc>::infinity();
   static constexpr bool has_score = !is_no_score<typename Problem::score_type>;
   static constexpr Index rows_per_task = 16;
-  static constexpr Index longest_block = 256;
 
  public:
-  NaiveRun(const Problem& problem, const Transforms& transforms)
+  NaiveRun(const Problem& problem, const Transforms& transforms, int workers)
       : problem_(problem),
         transforms_(transforms),
+        workers_(workers),
         channels_(problem.channels()),
         value_channels_(problem.value_channels()),
-        block_(key_block_length<Acc>(channels_, value_channels_)),
+        blocks_(problem_),
+        block_(blocks_.length()),
         // Where no score has to see natural logits, the change to units of log 2 rides on the scale.
         query_factor_(static_cast<Acc>(problem.effective_scale() * (has_score ? 1 : std::numbers::log2e))) {}
+  NaiveRun(const NaiveRun&) = delete;
+  NaiveRun& operator=(const NaiveRun&) = delete;
 
-  /// Blocks that batch row b touches, [first, last).
-  SlotRange blocks(Index b) const {
-    const SlotRange slots = problem_.slots(b);
-    if (slots.empty()) return {0, 0};
-    return {slots.first / block_, (slots.last + block_ - 1) / block_};
+  WorkspaceSize workspace() const {
+    WorkspaceSize size;
+    size.add<Acc>(key_elements());
+    size.add<Acc>(value_elements());
+    size.add_per_worker<Acc>(worker_elements(), workers_);
+    return size;
   }
-  Index most_blocks() const {
-    Index most = 0;
-    for (Index b = 0; b < problem_.batch(); ++b) most = (std::max)(most, blocks(b).count());
-    return most;
-  }
-  Index key_elements() const { return most_blocks() * block_ * channels_; }
-  Index value_elements() const { return most_blocks() * block_ * value_channels_; }
-  Index worker_elements() const {
-    return (std::max)(channels_, value_channels_) + block_ + 3 * value_channels_;
-  }
-
-  void operator()(const Context& context) {
-    Context::Scope scope(context);
+  void allocate(Context::Scope& scope) {
     keys_ = scope.template allocate<Acc>(key_elements());
     values_ = scope.template allocate<Acc>(value_elements());
-    const auto scratch = scope.template per_worker<Acc>(worker_elements());
-    for (Index b = 0; b < problem_.batch(); ++b) {
-      first_block_ = blocks(b).first;
-      for (Index kv_head = 0; kv_head < problem_.kv_heads(); ++kv_head) {
-        context.for_each(blocks(b).count(), [&](Index block, int worker) {
-          pack(b, kv_head, first_block_ + block, scratch(worker));
-        });
-        const Index slices = (problem_.q_len() + rows_per_task - 1) / rows_per_task;
-        context.for_each(problem_.group() * slices, [&](Index task, int worker) {
-          const Index head = kv_head * problem_.group() + task / slices;
-          const Index first = task % slices * rows_per_task;
-          const Index last = (std::min)(first + rows_per_task, problem_.q_len());
-          for (Index row = first; row < last; ++row) attend(b, head, row, scratch(worker));
-        });
-      }
-    }
+    scratch_.emplace(scope.template per_worker<Acc>(worker_elements()));
+  }
+
+  /// For one key/value head after the other: a phase that packs its blocks, a phase for its query rows.
+  Index phases() const { return 2 * problem_.batch() * problem_.kv_heads(); }
+  Index tasks(Index phase) const {
+    return phase % 2 == 0 ? blocks_.of(batch_of(phase)).count() : problem_.group() * slices();
+  }
+  void run(Index phase, Index task, int worker) {
+    const Index b = batch_of(phase), kv_head = phase / 2 % problem_.kv_heads();
+    const std::span<Acc> scratch = (*scratch_)(worker);
+    if (phase % 2 == 0) return pack(b, kv_head, blocks_.of(b).first + task, scratch);
+    const Index head = kv_head * problem_.group() + task / slices();
+    const Index first = task % slices() * rows_per_task;
+    const Index last = (std::min)(first + rows_per_task, problem_.q_len());
+    for (Index row = first; row < last; ++row) attend(b, head, row, scratch);
   }
 
  private:
-  Acc* packed_keys(Index block) { return keys_.data() + (block - first_block_) * block_ * channels_; }
-  Acc* packed_values(Index block) {
-    return values_.data() + (block - first_block_) * block_ * value_channels_;
+  Index batch_of(Index phase) const { return phase / 2 / problem_.kv_heads(); }
+  Index slices() const { return (problem_.q_len() + rows_per_task - 1) / rows_per_task; }
+  Index key_elements() const { return blocks_.most() * block_ * channels_; }
+  Index value_elements() const { return blocks_.most() * block_ * value_channels_; }
+  Index worker_elements() const {
+    return (std::max)(channels_, value_channels_) + block_ + 3 * value_channels_;
   }
-
-  /// The used slots of one block.
-  SlotRange slots_of(Index b, Index block) const {
-    const SlotRange used = problem_.slots(b);
-    return {(std::max)(used.first, block * block_), (std::min)(used.last, (block + 1) * block_)};
+  Acc* packed_keys(Index b, Index block) {
+    return keys_.data() + (block - blocks_.of(b).first) * block_ * channels_;
+  }
+  Acc* packed_values(Index b, Index block) {
+    return values_.data() + (block - blocks_.of(b).first) * block_ * value_channels_;
   }
 
   /// Keys go to [channel][slot], so that the loop over slots is innermost and contiguous; values stay rows.
   /// Both pass their transform on the way. Slots that are not in use become zeros.
   void pack(Index b, Index kv_head, Index block, std::span<Acc> scratch) {
-    const SlotRange used = slots_of(b, block);
-    Acc* const keys = packed_keys(block);
-    Acc* const values = packed_values(block);
+    const SlotRange used = blocks_.slots(b, block);
+    Acc* const keys = packed_keys(b, block);
+    Acc* const values = packed_values(b, block);
     for (Index j = 0; j < block_; ++j) {
       const Index slot = block * block_ + j;
       const bool present = slot >= used.first && slot < used.last;
@@ -131,8 +129,8 @@ class NaiveRun {
     read_query(problem_, transforms_.query, b, head, row, query);
     for (Acc& x : query) x *= query_factor_;
 
-    const SlotRange all = blocks(b);
-    const Index blocks_per_chunk = chunk_length / block_;
+    const SlotRange all = blocks_.of(b);
+    const Index blocks_per_chunk = blocks_.to_a_chunk();
     SoftmaxState<Acc> total_state;
     std::fill_n(total, width, Acc(0));
     for (Index block = all.first; block < all.last;) {
@@ -155,10 +153,10 @@ class NaiveRun {
   /// One key block joins the row's running softmax and output.
   void add_block(Site site, Index block, const Acc* query, Acc* weights, Acc* partial, Acc* output,
                  SoftmaxState<Acc>& state) {
-    std::uint64_t visible[longest_block / 64] = {};
+    std::uint64_t visible[longest_key_block / 64] = {};
     if (!look(site, block, visible)) return;
 
-    const Acc* keys = packed_keys(block);
+    const Acc* keys = packed_keys(site.batch, block);
     std::fill_n(weights, block_, Acc(0));
     for (Index c = 0; c < channels_; ++c, keys += block_) {
       for (Index j = 0; j < block_; ++j) weights[j] = mul_add(query[c], keys[j], weights[j]);
@@ -177,7 +175,7 @@ class NaiveRun {
     state.add(rescale, sum_of_lanes(weights, block_));
 
     std::fill_n(partial, value_channels_, Acc(0));
-    const Acc* values = packed_values(block);
+    const Acc* values = packed_values(site.batch, block);
     for (Index j = 0; j < block_; ++j, values += value_channels_) {
       if (!seen(visible, j)) continue;
       for (Index c = 0; c < value_channels_; ++c) partial[c] = mul_add(weights[j], values[c], partial[c]);
@@ -198,7 +196,7 @@ class NaiveRun {
 
   /// Fills in which slots of a block the row sees; false where it sees none.
   bool look(Site site, Index block, std::uint64_t* visible) const {
-    const SlotRange used = slots_of(site.batch, block);
+    const SlotRange used = blocks_.slots(site.batch, block);
     const IndexRun run = problem_.kv.indices(site.batch, used.first);
     if (run.count >= used.count()) {
       const TileRange range{site.batch, site.head,  site.row,       site.row + 1, used.first,
@@ -218,15 +216,17 @@ class NaiveRun {
     }
   }
 
-  const Problem& problem_;
-  const Transforms& transforms_;
+  const Problem problem_;
+  const Transforms transforms_;
+  int workers_;
   Index channels_;
   Index value_channels_;
+  KeyBlocks<Problem> blocks_;
   Index block_;
   Acc query_factor_;
   std::span<Acc> keys_;
   std::span<Acc> values_;
-  Index first_block_ = 0;
+  std::optional<PerWorker<Acc>> scratch_;
 };
 
 }  // namespace detail
@@ -237,36 +237,7 @@ class NaiveRun {
 /// not depend on the split.
 ///
 /// Workspace: the keys and values of one kv head in the accumulator type, and a few rows a worker.
-struct NaiveKernel {
-  /// Throws `Error` where the problem does not fit together, before anything is written.
-  template <class Problem>
-  void operator()(const Problem& problem, const Context& context = {}) const {
-    fused(problem, RowTransforms<>{}, context);
-  }
-
-  /// The same with rows passing through `transforms` as they are read and written.
-  template <class Problem, class Transforms>
-  void fused(const Problem& problem, const Transforms& transforms, const Context& context) const {
-    problem.check();
-    if (problem.out.empty()) return;
-    detail::NaiveRun<Problem, Transforms> run(problem, transforms);
-    run(context);
-  }
-
-  /// What a call takes from a context of `workers` workers, with or without transforms.
-  template <class Problem>
-  WorkspaceSize workspace(const Problem& problem, int workers) const {
-    using Acc = typename Problem::accumulator;
-    WorkspaceSize size;
-    if (problem.out.empty()) return size;
-    const RowTransforms<> none{};
-    const detail::NaiveRun<Problem, RowTransforms<>> run(problem, none);
-    size.add<Acc>(run.key_elements());
-    size.add<Acc>(run.value_elements());
-    size.add_per_worker<Acc>(run.worker_elements(), workers);
-    return size;
-  }
-
+struct NaiveKernel : detail::PhasedKernel<detail::NaiveRun> {
   /// For `explain`.
   template <class Problem>
   std::string describe(const Problem& problem) const {

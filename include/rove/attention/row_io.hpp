@@ -3,6 +3,7 @@
 /// uses these, so that all paths agree by bits.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "rove/attention/key_values.hpp"
@@ -10,6 +11,8 @@
 #include "rove/attention/row_transform.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
+#include "rove/core/simd_convert.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -37,21 +40,44 @@ void read_value(const Problem& problem, const Transform& transform, Index b, Ind
   if constexpr (!Transform::is_identity) transform.forward(b, slot, into);
 }
 
+/// Rounds a row to elements of any type, `stride` apart.
+template <Scalar T, Accumulator Acc>
+void store_row(T* to, Index stride, std::span<const Acc> row) {
+  using P = simd::packet_t<Acc>;
+  constexpr Index width = simd::width<P>;
+  const Index count = static_cast<Index>(row.size());
+  Index c = 0;
+  if (stride == 1) {
+    for (; c + width <= count; c += width) simd::store(to + c, simd::load<P>(row.data() + c));
+  }
+  for (; c < count; ++c) store_rounded(to + c * stride, row[static_cast<std::size_t>(c)]);
+}
+
+/// Whether all of a row are zeros, of either sign.
+template <Accumulator Acc>
+bool is_zero_row(std::span<const Acc> row) {
+  using P = simd::packet_t<Acc>;
+  constexpr Index width = simd::width<P>;
+  const Index count = static_cast<Index>(row.size());
+  Index c = 0;
+  for (; c + width <= count; c += width) {
+    if (simd::any(!(simd::load<P>(row.data() + c) == simd::broadcast<P>(0)))) return false;
+  }
+  for (; c < count; ++c) {
+    if (!(row[static_cast<std::size_t>(c)] == Acc(0))) return false;
+  }
+  return true;
+}
+
 /// Transforms `row` in place, then rounds it into the problem's output. A row of zeros stays one whatever its
 /// transform, so that a row without keys is +0 on every path.
 template <class Problem, class Transform, class Acc>
 void write_output(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
                   std::span<Acc> values) {
   if constexpr (!Transform::is_identity) {
-    bool zero = true;
-    for (const Acc x : values) zero = zero && x == Acc(0);
-    if (!zero) transform.forward(b, row, values);
+    if (!is_zero_row(std::span<const Acc>(values))) transform.forward(b, row, values);
   }
-  auto* out = problem.out.row(b, head, row);
-  for (const Acc x : values) {
-    store_rounded(out, x);
-    out += problem.out.channel_stride();
-  }
+  store_row(problem.out.row(b, head, row), problem.out.channel_stride(), std::span<const Acc>(values));
 }
 
 }  // namespace detail

@@ -11,6 +11,7 @@
 #include "rove/attention/site.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -29,6 +30,9 @@ ROVE_BEGIN_TAGGED
 ///   kv_len differ must say where its queries stand. Missing: true.
 /// - `bool differentiable() const`: whether `dscore` may be called, where only run time can tell. Missing:
 ///   whether there is one.
+/// - `P packet(P s, const Site& first) const`, a template over `simd::PacketLike P`: the score of slots
+///   first.slot + i with keys first.key + i in lane i, lane by lane the bits of the scalar form. It is asked
+///   about keys that the mask hides, too. Missing: asked one by one, for visible keys only.
 template <class S>
 concept Score = std::copy_constructible<S> && requires(const S& score, const Site& site, float f, double d) {
   { score(f, site) } -> std::same_as<float>;
@@ -40,6 +44,12 @@ template <class S>
 concept DifferentiableScore = Score<S> && requires(const S& score, const Site& site, float f, double d) {
   { score.dscore(f, f, site) } -> std::same_as<float>;
   { score.dscore(d, d, site) } -> std::same_as<double>;
+};
+
+/// A score with a packet form for P.
+template <class S, class P>
+concept PacketScore = simd::PacketLike<P> && requires(const S& score, P s, const Site& first) {
+  { score.packet(s, first) } -> std::same_as<P>;
 };
 
 namespace detail {
@@ -120,6 +130,10 @@ class ScoreChain {
       requires(DifferentiableScore<First>&& DifferentiableScore<Second>) {
     const Acc between = first_(s_in, site);
     return second_.dscore(between, s_out, site) * first_.dscore(s_in, between, site);
+  }
+  template <simd::PacketLike P>
+  P packet(P s, const Site& site) const requires(PacketScore<First, P>&& PacketScore<Second, P>) {
+    return second_.packet(first_.packet(s, site), site);
   }
   constexpr void check(const AttentionShape& shape) const {
     score_check(first_, shape);

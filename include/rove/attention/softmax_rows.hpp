@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numbers>
 #include <span>
@@ -14,6 +15,8 @@
 #include "rove/attention/site.hpp"
 #include "rove/attention/softmax_state.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -42,31 +45,42 @@ bool visible_slots(const Problem& problem, Site site, Index origin, SlotRange us
   return any != 0;
 }
 
+/// to[c] = from[c] · share, and +0 for a zero of either sign: a block that contributes −0 and one that is
+/// skipped come out alike.
+template <Accumulator Acc>
+void share_row(const Acc* from, Acc share, std::span<Acc> to) {
+  const auto shared = [share](auto x) ROVE_INLINE_LAMBDA {
+    using P = decltype(x);
+    const P zero = simd::broadcast<P>(0);
+    x = x * simd::broadcast<P>(share);
+    return simd::select<P>(x == zero, zero, x);
+  };
+  using P = simd::packet_t<Acc>;
+  constexpr Index width = simd::width<P>;
+  const Index count = static_cast<Index>(to.size());
+  Index c = 0;
+  for (; c + width <= count; c += width) simd::store<P>(to.data() + c, shared(simd::load<P>(from + c)));
+  for (; c < count; ++c) to[static_cast<std::size_t>(c)] = shared(from[c]);
+}
+
 /// Sink, log-sum-exp, division, output transform, rounding. `row` is memory for the finished row.
 template <class Problem, class Transform, class Acc>
 void finish_row(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
                 const Acc* sums, SoftmaxState<Acc> state, std::span<Acc> finished) {
   Acc weight = 1;
   const bool empty = state.empty();
-  Acc lse = state.lse();
-  if (problem.sinks.data() != nullptr) {
-    const Acc sink = problem.sinks[static_cast<std::size_t>(head)];
-    if (empty) {
-      lse = sink;
-    } else {
-      const auto merged = merge(state, SoftmaxState<Acc>::of(sink * std::numbers::log2e_v<Acc>));
-      weight = merged.weight_a;
-      state = merged.state;
-      lse = state.lse();
-    }
+  const bool has_sink = problem.sinks.data() != nullptr;
+  const Acc sink = has_sink ? problem.sinks[static_cast<std::size_t>(head)] : Acc(0);
+  if (has_sink && !empty) {
+    const auto merged = merge(state, SoftmaxState<Acc>::of(sink * std::numbers::log2e_v<Acc>));
+    weight = merged.weight_a;
+    state = merged.state;
   }
-  if (problem.lse) problem.lse(b, head, row) = lse;
-  const Acc share = empty ? Acc(0) : weight / state.sum;
-  for (std::size_t c = 0; c < finished.size(); ++c) {
-    const Acc x = sums[c] * share;
-    // By selection also for a zero, to lose its sign: a block that contributes −0 and one that is skipped
-    // come out alike.
-    finished[c] = empty || x == Acc(0) ? Acc(0) : x;
+  if (problem.lse) problem.lse(b, head, row) = empty && has_sink ? sink : state.lse();
+  if (empty) {  // by selection: what was summed is not looked at
+    std::fill(finished.begin(), finished.end(), Acc(0));
+  } else {
+    share_row(sums, weight / state.sum, finished);
   }
   write_output(problem, transform, b, head, row, finished);
 }

@@ -13,6 +13,7 @@
 
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/huge_pages.hpp"
 
 namespace rove {
 
@@ -181,6 +182,18 @@ class Arena {
   Index high_water() const { return high_water_; }
 
  private:
+  /// What a block takes from the system: whole large pages where it is large.
+  static std::size_t bytes_of(Index capacity) {
+    const auto bytes = static_cast<std::size_t>(sum_of_bytes(capacity, workspace_alignment));
+    if (bytes < huge_page_threshold || bytes > static_cast<std::size_t>(largest_index) - huge_page) {
+      return bytes;
+    }
+    return (bytes + (huge_page - 1)) / huge_page * huge_page;
+  }
+  static std::align_val_t alignment_of(std::size_t bytes) {
+    return std::align_val_t{bytes % huge_page == 0 ? huge_page
+                                                   : static_cast<std::size_t>(workspace_alignment)};
+  }
   static std::byte* data_of(Block* block) {
     return reinterpret_cast<std::byte*>(block) + workspace_alignment;
   }
@@ -205,9 +218,10 @@ class Arena {
   /// Null only where `nothrow` is asked for and there is no memory.
   template <class... NoThrow>
   Block* new_block(Index capacity, const NoThrow&... nothrow) {
-    const auto bytes = static_cast<std::size_t>(sum_of_bytes(capacity, workspace_alignment));
-    void* const memory = ::operator new(bytes, alignment, nothrow...);
+    const std::size_t bytes = bytes_of(capacity);
+    void* const memory = ::operator new(bytes, alignment_of(bytes), nothrow...);
     if (memory == nullptr) return nullptr;
+    if (bytes >= huge_page) advise_huge_pages(memory, bytes);
     ++allocations_;
     reserved_ += capacity;
     return ::new (memory) Block{nullptr, capacity};
@@ -216,7 +230,7 @@ class Arena {
   void free_blocks() noexcept {
     while (first_ != nullptr) {
       Block* const next = first_->next;
-      ::operator delete(first_, alignment);
+      ::operator delete(first_, alignment_of(bytes_of(first_->capacity)));
       first_ = next;
     }
     if (!fixed_) reserved_ = 0;
@@ -243,8 +257,6 @@ class Arena {
     std::swap(reserved_, other.reserved_);
     std::swap(allocations_, other.allocations_);
   }
-
-  static constexpr std::align_val_t alignment{static_cast<std::size_t>(workspace_alignment)};
 
   Block* first_ = nullptr;     // blocks before the current one are in use, those after it are empty
   Block* current_ = nullptr;   // null before the first allocation, and always over the caller's memory

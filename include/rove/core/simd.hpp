@@ -13,6 +13,7 @@
 
 #include <Eigen/Core>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -50,6 +51,18 @@ ROVE_ALWAYS_INLINE Lanes swap_lanes(Lanes lanes, std::integer_sequence<int, I...
   return __builtin_shufflevector(lanes, lanes, (I ^ 1)...);
 #elif defined(__GNUC__)
   return __builtin_shuffle(lanes, Words{(I ^ 1)...});
+#endif
+}
+
+/// Lane i of a where i & bit is 0, else lane i - bit of b; or, of the odd halves: lane i + bit of a, else
+/// lane i of b.
+template <int bit, bool odd, class Words, class Lanes, int... I>
+ROVE_ALWAYS_INLINE Lanes exchange_lanes(Lanes a, Lanes b, std::integer_sequence<int, I...>) {
+  constexpr int n = sizeof...(I), shift = odd ? bit : 0;
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, ((I & bit) == 0 ? I + shift : n + I - bit + shift)...);
+#elif defined(__GNUC__)
+  return __builtin_shuffle(a, b, Words{((I & bit) == 0 ? I + shift : n + I - bit + shift)...});
 #endif
 }
 
@@ -300,6 +313,31 @@ ROVE_ALWAYS_INLINE mask_t<P> mask_from_bits(std::uint32_t bits) {
   }
 }
 
+}  // namespace simd
+
+namespace detail {
+
+/// Transposes 2 × 2 blocks of block × block numbers, then within each.
+template <int block, class P, std::size_t n>
+ROVE_ALWAYS_INLINE void transpose_blocks(P (&rows)[n]) {
+  if constexpr (block > 0) {
+    using Words = typename P::Words;
+    constexpr std::make_integer_sequence<int, static_cast<int>(n)> lanes;
+    for (std::size_t i = 0; i < n; ++i) {
+      if ((i & std::size_t{block}) != 0) continue;
+      P &a = rows[i], &b = rows[i + std::size_t{block}];
+      const P upper = {exchange_lanes<block, false, Words>(a.lanes, b.lanes, lanes)};
+      b = {exchange_lanes<block, true, Words>(a.lanes, b.lanes, lanes)};
+      a = upper;
+    }
+    transpose_blocks<block / 2>(rows);
+  }
+}
+
+}  // namespace detail
+
+namespace simd {
+
 // ------------------------------------------------------------------------------------------ pairs
 
 /// x0 y0 x1 y1 … → y0 x0 y1 x1 …
@@ -321,6 +359,13 @@ requires(!is_scalar<P>) ROVE_ALWAYS_INLINE P negate_even(P packet) {
   const auto signs =
       detail::even_signs<typename P::Words, typename P::Word>(std::make_integer_sequence<int, width<P>>{});
   return {(typename P::Lanes)((typename P::Words)(packet.lanes) ^ signs)};
+}
+
+/// Rows become columns: lane j of packet i and lane i of packet j change places. Blocks of half the width
+/// first, then of a quarter, …
+template <PacketLike P>
+ROVE_ALWAYS_INLINE void transpose(P (&rows)[width<P>]) {
+  if constexpr (!is_scalar<P>) detail::transpose_blocks<width<P> / 2>(rows);
 }
 
 // ------------------------------------------------------------------------------------- reductions

@@ -1,9 +1,9 @@
 /// \file
-/// Keys and values as the tile products read them.
+/// Queries, keys and values as the tile products read them.
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <span>
 
 #include "rove/attention/arithmetic.hpp"
@@ -19,7 +19,7 @@ namespace detail {
 
 /// One key block in memory. Keys: panels of 16 slots, [panel][channel][16]. Values: panels of as many
 /// channels as a tile is wide, [panel][slot][channels of the panel]; channels are filled up with zeros to
-/// whole packets.
+/// whole packets. Queries: [channel][rows of a tile].
 template <Accumulator Acc>
 struct PackedLayout {
   static constexpr Index width = simd::native_width<Acc>;
@@ -27,17 +27,24 @@ struct PackedLayout {
 
   Index channels;
   Index value_channels;
+  Index key_width;    ///< key channels in whole packets, for rows on their way
   Index value_width;  ///< value channels in whole packets
   Index block;        ///< slots
 
   PackedLayout(Index channels_, Index value_channels_)
       : channels(channels_),
         value_channels(value_channels_),
+        key_width((channels_ + width - 1) / width * width),
         value_width((value_channels_ + width - 1) / width * width),
         block(key_block_length<Acc>(channels_, value_channels_)) {}
 
   Index key_block() const { return block * channels; }
   Index value_block() const { return block * value_width; }
+  Index query_tile() const { return TileShape<Acc>::rows * channels; }
+  /// Numbers that a worker needs to pack keys, values or a tile of queries.
+  Index scratch() const {
+    return (std::max)((std::max)(Index{16}, TileShape<Acc>::rows + width) * key_width, value_width);
+  }
   /// Where channel c of the value in place j of the block is.
   Index value_at(Index j, Index c) const {
     const Index whole = value_width / panel * panel;
@@ -47,26 +54,46 @@ struct PackedLayout {
   }
 };
 
+/// to[c · to_stride + r] = map(from[r · from_stride + c]) for r < width and c < columns, by packets: rows are
+/// read in whole packets, and `width` numbers are written for each c, in the order of c.
+template <Accumulator Acc, class Map>
+ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index columns, Acc* to,
+                                       Index to_stride, const Map& map) {
+  using P = simd::packet_t<Acc>;
+  constexpr int width = simd::width<P>;
+  for (Index c = 0; c < columns; c += width) {
+    P rows[std::size_t{width}];
+    for (int r = 0; r < width; ++r) rows[r] = simd::load<P>(from + r * from_stride + c);
+    simd::transpose<P>(rows);
+    const int count = static_cast<int>((std::min)(Index{width}, columns - c));
+    for (int i = 0; i < count; ++i) {
+      simd::store<P>(to + (c + i) * to_stride, map(rows[i]));
+    }
+  }
+}
+
 /// Packs the keys of the block that starts at slot `origin`; slots that are not in use become zeros.
 /// `read(slot, row)` gives a key, turned.
 template <Accumulator Acc, class Read>
 void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
                const Read& read) {
+  const auto channels = static_cast<std::size_t>(layout.channels);
   for (Index j = 0; j < layout.block; j += 16) {
     if (origin + j + 16 <= used.first || origin + j >= used.last) {
       std::fill_n(to, 16 * layout.channels, Acc(0));
     } else {
       for (Index l = 0; l < 16; ++l) {
         const Index slot = origin + j + l;
-        const std::span<Acc> row(scratch + l * layout.channels, static_cast<std::size_t>(layout.channels));
+        const std::span<Acc> row(scratch + l * layout.key_width, channels);
         if (slot >= used.first && slot < used.last) {
           read(slot, row);
         } else {
           std::fill(row.begin(), row.end(), Acc(0));
         }
       }
-      for (Index c = 0; c < layout.channels; ++c) {
-        for (Index l = 0; l < 16; ++l) to[c * 16 + l] = scratch[l * layout.channels + c];
+      for (Index l = 0; l < 16; l += layout.width) {
+        transpose_rows(scratch + l * layout.key_width, layout.key_width, layout.channels, to + l, Index{16},
+                       [](auto x) ROVE_INLINE_LAMBDA { return x; });
       }
     }
     to += 16 * layout.channels;
@@ -103,6 +130,26 @@ bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, 
     }
   }
   return finite;
+}
+
+/// Packs a tile of query rows times `factor`; `read(r, row)` gives query r, turned. Writes up to a packet
+/// past the tile's end.
+template <Accumulator Acc, class Read>
+void pack_queries(const PackedLayout<Acc>& layout, int rows, Acc factor, Acc* to, Acc* scratch,
+                  const Read& read) {
+  using P = simd::packet_t<Acc>;
+  constexpr Index stride = TileShape<Acc>::rows;
+  constexpr Index last_group = (stride - 1) / layout.width * layout.width;
+  for (int r = 0; r < rows; ++r) {
+    read(r, std::span<Acc>(scratch + r * layout.key_width, static_cast<std::size_t>(layout.channels)));
+  }
+  std::fill_n(scratch + rows * layout.key_width, (last_group + layout.width - rows) * layout.key_width,
+              Acc(0));
+  // The last group first: what it writes past the tile's rows, into the next channel, the others write over.
+  for (Index r = last_group; r >= 0; r -= layout.width) {
+    transpose_rows(scratch + r * layout.key_width, layout.key_width, layout.channels, to + r, stride,
+                   [factor](P x) ROVE_INLINE_LAMBDA { return x * simd::broadcast<P>(factor); });
+  }
 }
 
 }  // namespace detail

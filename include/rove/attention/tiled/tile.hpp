@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "rove/attention/arithmetic.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
@@ -62,6 +63,69 @@ ROVE_ALWAYS_INLINE void tile_product(const Acc* left, Index left_row, Index left
   unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { done(r, p, sum[r][p]); });
   });
+}
+
+/// Calls f(rows, first) with a number of rows that is a constant: a whole tile at once, the last one of a
+/// head in parts of 8, 4, 2 and 1.
+template <Accumulator Acc, class F>
+ROVE_ALWAYS_INLINE void in_parts(int rows, const F& f) {
+  constexpr int whole = TileShape<Acc>::rows;
+  if (rows == whole) return f(std::integral_constant<int, whole>{}, 0);
+  int r = 0;
+  if constexpr (whole > 8) {
+    if ((rows & 8) != 0) f(std::integral_constant<int, 8>{}, r), r += 8;
+  }
+  if ((rows & 4) != 0) f(std::integral_constant<int, 4>{}, r), r += 4;
+  if ((rows & 2) != 0) f(std::integral_constant<int, 2>{}, r), r += 2;
+  if ((rows & 1) != 0) f(std::integral_constant<int, 1>{}, r);
+}
+
+/// Numbers from one row of weights to the next: a constant, so that a tile's rows are at constant distances,
+/// and no power of two, so that they lie in different sets of a cache.
+inline constexpr Index weights_stride = longest_key_block + 16;
+
+/// weights[r][key] = Σ_c query[c][r] · keys[key / 16][c][key % 16] for the keys [first, last), whole tiles.
+/// `query` is `[channels][TileShape::rows]`.
+template <int rows, Accumulator Acc>
+ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channels, Index first, Index last,
+                                Acc* weights) {
+  using Shape = TileShape<Acc>;
+  using P = simd::packet_t<Acc>;
+  constexpr int width = simd::width<P>;
+  for (Index key = first; key < last; key += Shape::packets * width) {
+    const Acc* right = keys + key / 16 * 16 * channels + key % 16;
+    Acc* const to = weights + key;
+    tile_product<rows, Shape::packets, P>(query, 1, Shape::rows, right, width == 16 ? channels * 16 : width,
+                                          16, channels, [&](auto r, auto p, P sum) ROVE_INLINE_LAMBDA {
+                                            simd::store<P>(to + r * weights_stride + p * width, sum);
+                                          });
+  }
+}
+
+/// output[r] = output[r] · rescale[r] + Σ_j weights[r][j] · values[j] over `count` values, where a panel of
+/// `columns` channels has its value j at `values + channel · block + j · columns` and the output has `stride`
+/// channels.
+template <int rows, Accumulator Acc>
+ROVE_NO_INLINE void value_tiles(const Acc* weights, const Acc* values, Index block, Index first, Index count,
+                                const Acc* rescale, Acc* output, Index stride) {
+  using Shape = TileShape<Acc>;
+  using P = simd::packet_t<Acc>;
+  constexpr int width = simd::width<P>;
+  Index c = 0;
+  const auto panel = [&](auto packets) ROVE_INLINE_LAMBDA {
+    constexpr int n = packets;
+    Acc* const to = output + c;
+    tile_product<rows, n, P>(weights + first, weights_stride, 1, values + c * block + first * n * width,
+                             width, n * width, count, [&](auto r, auto p, P sum) ROVE_INLINE_LAMBDA {
+                               Acc* const o = to + r * stride + p * width;
+                               simd::store<P>(
+                                   o, simd::mul_add(simd::load<P>(o), simd::broadcast<P>(rescale[r]), sum));
+                             });
+  };
+  for (; c + Shape::packets * width <= stride; c += Shape::packets * width) {
+    panel(std::integral_constant<int, Shape::packets>{});
+  }
+  for (; c < stride; c += width) panel(std::integral_constant<int, 1>{});
 }
 
 }  // namespace detail

@@ -1,0 +1,309 @@
+/// \file
+/// One call of the tiled kernel.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numbers>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include "rove/attention/arithmetic.hpp"
+#include "rove/attention/key_blocks.hpp"
+#include "rove/attention/row_io.hpp"
+#include "rove/attention/score.hpp"
+#include "rove/attention/softmax_rows.hpp"
+#include "rove/attention/softmax_state.hpp"
+#include "rove/attention/tiled/pack.hpp"
+#include "rove/attention/tiled/softmax.hpp"
+#include "rove/attention/tiled/tile.hpp"
+#include "rove/attention/tiled/view.hpp"
+#include "rove/core/config.hpp"
+#include "rove/core/context.hpp"
+#include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
+
+ROVE_BEGIN_TAGGED
+
+namespace detail {
+
+/// Packs the key/value heads of a wave in one phase, then runs tiles of query rows over them in the next.
+template <class Problem, class Transforms>
+class TiledRun {
+  using Acc = typename Problem::accumulator;
+  using P = simd::packet_t<Acc>;
+  using Shape = TileShape<Acc>;
+  static constexpr bool has_score = !is_no_score<typename Problem::score_type>;
+  static constexpr int width = simd::width<P>;
+  static constexpr int tile_rows = Shape::rows;
+  static constexpr int tile_keys = Shape::packets * width;
+  using View = BlockView<tile_rows>;
+  // Rows to a task: enough that a key block that comes from memory serves many.
+  static constexpr Index most_tiles = tile_rows > 8 ? 16 : 32;
+  static constexpr Index most_rows = most_tiles * tile_rows;
+
+ public:
+  TiledRun(const Problem& problem, const Transforms& transforms, int workers)
+      : problem_(problem),
+        transforms_(transforms),
+        workers_(workers),
+        blocks_(problem_),
+        layout_(problem.channels(), problem.value_channels()),
+        query_factor_(static_cast<Acc>(problem.effective_scale() * (has_score ? 1 : std::numbers::log2e))) {
+    // Fewer rows where that is what it takes to keep within 1 MiB, or to give every worker some tasks.
+    const Index row_bytes = static_cast<Index>(sizeof(Acc)) * (layout_.channels + 2 * layout_.value_width);
+    Index tiles = (std::min)(most_tiles, Index{700} * 1024 / (row_bytes * tile_rows));
+    if (workers > 1) {
+      const Index all = (problem.q_len() + tile_rows - 1) / tile_rows * problem.batch() * problem.heads();
+      tiles = (std::min)(tiles, all / (Index{4} * workers));
+    }
+    rows_ = (std::max)(Index{1}, tiles) * tile_rows;
+    slices_ = (problem.q_len() + rows_ - 1) / rows_;
+    // Key/value heads that are packed at a time: one, or as many as give every worker some tasks.
+    const Index kv_heads = problem.batch() * problem.kv_heads();
+    const Index wanted = workers == 1 ? 1 : (Index{16} * workers) / (std::max)(Index{1}, tasks_per_head());
+    wave_ = (std::min)(kv_heads, (std::max)(Index{1}, wanted));
+    waves_ = wave_ == 0 ? 0 : (kv_heads + wave_ - 1) / wave_;
+  }
+  TiledRun(const TiledRun&) = delete;
+  TiledRun& operator=(const TiledRun&) = delete;
+
+  WorkspaceSize workspace() const {
+    WorkspaceSize size;
+    size.add<Acc>(wave_ * blocks_.most() * layout_.key_block());
+    size.add<Acc>(wave_ * blocks_.most() * layout_.value_block());
+    size.add<std::uint8_t>(wave_ * blocks_.most());
+    size.add_per_worker<Acc>(worker_elements(), workers_);
+    return size;
+  }
+  void allocate(Context::Scope& scope) {
+    keys_ = scope.template allocate<Acc>(wave_ * blocks_.most() * layout_.key_block());
+    values_ = scope.template allocate<Acc>(wave_ * blocks_.most() * layout_.value_block());
+    finite_ = scope.template allocate<std::uint8_t>(wave_ * blocks_.most());
+    scratch_.emplace(scope.template per_worker<Acc>(worker_elements()));
+  }
+
+  /// Even phases pack a wave, odd ones attend to it.
+  Index phases() const { return 2 * waves_; }
+  Index tasks(Index phase) const {
+    return heads_of(phase / 2) * (phase % 2 == 0 ? blocks_.most() : tasks_per_head());
+  }
+  void run(Index phase, Index task, int worker) {
+    const Index heads = heads_of(phase / 2);
+    const std::span<Acc> scratch = (*scratch_)(worker);
+    // Packing goes head by head; of the rows the last ones of all heads come first: under a causal mask they
+    // are the longest tasks.
+    const Index place = phase % 2 == 0 ? task / blocks_.most() : task % heads;
+    const Index head = phase / 2 * wave_ + place;
+    const Index b = head / problem_.kv_heads(), kv_head = head % problem_.kv_heads();
+    if (phase % 2 == 0) {
+      pack(b, kv_head, place, task % blocks_.most(), scratch);
+    } else {
+      attend(b, kv_head, place, tasks_per_head() - 1 - task / heads, scratch);
+    }
+  }
+
+ private:
+  Index tasks_per_head() const { return problem_.group() * slices_; }
+  Index heads_of(Index wave) const {
+    return (std::min)(wave_, problem_.batch() * problem_.kv_heads() - wave * wave_);
+  }
+  Index worker_elements() const {
+    return rows_ * (layout_.channels + 2 * layout_.value_width) + tile_rows * weights_stride + width +
+           layout_.scratch();
+  }
+  Acc* keys_at(Index at) const { return keys_.data() + at * layout_.key_block(); }
+  Acc* values_at(Index at) const { return values_.data() + at * layout_.value_block(); }
+
+  void pack(Index b, Index kv_head, Index place, Index nth, std::span<Acc> scratch) {
+    const SlotRange all = blocks_.of(b);
+    if (nth >= all.count()) return;
+    const Index block = all.first + nth, origin = block * layout_.block;
+    const Index at = place * blocks_.most() + nth;
+    const SlotRange used = blocks_.slots(b, block);
+    pack_keys(layout_, origin, used, keys_at(at), scratch.data(), [&](Index slot, std::span<Acc> row) {
+      read_key(problem_, transforms_.key, b, kv_head, slot, row);
+    });
+    finite_[static_cast<std::size_t>(at)] = pack_values(
+        layout_, origin, used, values_at(at), scratch.data(), [&](Index slot, std::span<Acc> row) {
+          read_value(problem_, transforms_.value, b, kv_head, slot, row);
+        });
+  }
+
+  /// One tile of query rows.
+  struct Tile {
+    Index first;  ///< row of the problem
+    int rows;
+    Acc* query;   ///< packed
+    Acc* output;  ///< [rows][value_width], of the chunk
+    Acc* total;   ///< the same, of the chunks before
+    SoftmaxState<Acc>* chunk_state;
+    SoftmaxState<Acc>* total_state;
+  };
+
+  void attend(Index b, Index kv_head, Index place, Index task, std::span<Acc> scratch) {
+    const Index head = kv_head * problem_.group() + task / slices_;
+    const Index first = task % slices_ * rows_;
+    const Index count = (std::min)(rows_, problem_.q_len() - first);
+    const SlotRange all = blocks_.of(b);
+
+    Acc* memory = scratch.data();
+    const auto take = [&memory](Index elements) {
+      Acc* const taken = memory;
+      memory += elements;
+      return taken;
+    };
+    Acc* const outputs = take(rows_ * layout_.value_width);
+    Acc* const totals = take(rows_ * layout_.value_width);
+    Acc* const weights = take(tile_rows * weights_stride);
+    Acc* const queries = take(rows_ * layout_.channels + width);
+    Acc* const row = memory;
+    SoftmaxState<Acc> chunk_state[std::size_t{most_rows}], total_state[std::size_t{most_rows}];
+
+    const bool several = all.last > (all.first / blocks_.to_a_chunk() + 1) * blocks_.to_a_chunk();
+    std::fill_n(outputs, count * layout_.value_width, Acc(0));
+    if (several) std::fill_n(totals, count * layout_.value_width, Acc(0));
+    const auto tile_at = [&](Index t) {
+      const Index at = t * tile_rows;
+      return Tile{first + at,
+                  static_cast<int>((std::min)(Index{tile_rows}, count - at)),
+                  queries + at * layout_.channels,
+                  outputs + at * layout_.value_width,
+                  totals + at * layout_.value_width,
+                  chunk_state + at,
+                  total_state + at};
+    };
+    const Index tiles = (count + tile_rows - 1) / tile_rows;
+    for (Index t = 0; t < tiles; ++t) {
+      const Tile tile = tile_at(t);
+      pack_queries(layout_, tile.rows, query_factor_, tile.query, row, [&](int r, std::span<Acc> query) {
+        read_query(problem_, transforms_.query, b, head, tile.first + r, query);
+      });
+    }
+    for (Index block = all.first; block < all.last; ++block) {
+      const Index at = place * blocks_.most() + (block - all.first);
+      for (Index t = 0; t < tiles; ++t) add_block(b, head, tile_at(t), block, at, weights);
+      if (several && ((block + 1) % blocks_.to_a_chunk() == 0 || block + 1 == all.last)) {
+        for (Index t = 0; t < tiles; ++t) merge_chunk(tile_at(t));
+      }
+    }
+    for (Index r = 0; r < count; ++r) {
+      const Acc* sums = (several ? totals : outputs) + r * layout_.value_width;
+      finish_row(problem_, transforms_.output, b, head, first + r, sums,
+                 several ? total_state[r] : chunk_state[r],
+                 std::span<Acc>(row, static_cast<std::size_t>(layout_.value_channels)));
+    }
+  }
+
+  void merge_chunk(const Tile& tile) {
+    for (int r = 0; r < tile.rows; ++r) {
+      const auto merged = merge(tile.total_state[r], tile.chunk_state[r]);
+      Acc* total = tile.total + r * layout_.value_width;
+      Acc* chunk = tile.output + r * layout_.value_width;
+      const P a = simd::broadcast<P>(merged.weight_a), b = simd::broadcast<P>(merged.weight_b);
+      for (Index c = 0; c < layout_.value_width; c += width) {
+        simd::store<P>(total + c, simd::mul_add(simd::load<P>(chunk + c), b, simd::load<P>(total + c) * a));
+        simd::store<P>(chunk + c, simd::broadcast<P>(0));
+      }
+      tile.total_state[r] = merged.state;
+      tile.chunk_state[r] = {};
+    }
+  }
+
+  void add_block(Index b, Index head, const Tile& tile, Index block, Index at, Acc* weights) {
+    View view;
+    const SlotRange used = blocks_.slots(b, block);
+    look(problem_, b, head, tile.first, tile.rows, block * layout_.block, used, view);
+    if (view.first >= view.last) return;
+    const Index first = view.first / tile_keys * tile_keys;
+    const Index last = (view.last + tile_keys - 1) / tile_keys * tile_keys;
+    in_parts<Acc>(tile.rows, [&](auto rows, int r) ROVE_INLINE_LAMBDA {
+      score_tiles<rows>(tile.query + r, keys_at(at), layout_.channels, first, last,
+                        weights + r * weights_stride);
+    });
+    if constexpr (has_score) score(b, head, tile, block * layout_.block, used, view, weights);
+    Acc rescale[std::size_t{tile_rows}];
+    for (int r = 0; r < tile.rows; ++r) {
+      rescale[r] = softmax_row(weights + r * weights_stride, first, last, view, r, tile.chunk_state[r]);
+    }
+    if (!view.all && finite_[static_cast<std::size_t>(at)] == 0) {
+      selecting_product(tile, values_at(at), view, weights, rescale);
+      return;
+    }
+    in_parts<Acc>(tile.rows, [&](auto rows, int r) ROVE_INLINE_LAMBDA {
+      value_tiles<rows>(weights + r * weights_stride, values_at(at), layout_.block, view.first,
+                        view.last - view.first, rescale + r, tile.output + r * layout_.value_width,
+                        layout_.value_width);
+    });
+  }
+
+  /// Natural logits through the score, then to units of log 2: by packets where the score has that form and
+  /// all slots of the packet are there, otherwise one by one, those that are seen.
+  void score(Index b, Index head, const Tile& tile, Index origin, SlotRange used, const View& view,
+             Acc* weights) const {
+    for (int r = 0; r < tile.rows; ++r) {
+      Site site{b, head, tile.first + r, 0, problem_.first_query(b) + tile.first + r, 0};
+      for (Index j = view.first / width * width; j < view.last; j += width) {
+        const std::uint64_t seen = view.lanes(r, j, width) & low_bits(width);
+        if (seen == 0) continue;
+        Acc* const logits = weights + r * weights_stride + j;
+        if constexpr (PacketScore<typename Problem::score_type, P>) {
+          if (origin + j >= used.first && origin + j + width <= used.last) {
+            site.slot = origin + j;
+            const IndexRun run = problem_.kv.indices(b, site.slot);
+            if (run.count >= width) {
+              site.key = run.first;
+              const P scored = problem_.score.packet(simd::load<P>(logits), site);
+              simd::store<P>(logits, scored * simd::broadcast<P>(std::numbers::log2e_v<Acc>));
+              continue;
+            }
+          }
+        }
+        for (int i = 0; i < width; ++i) {
+          if ((seen >> i & 1U) == 0) continue;
+          site.slot = origin + j + i;
+          site.key = problem_.kv.indices(b, site.slot).first;
+          logits[i] = problem_.score(logits[i], site) * std::numbers::log2e_v<Acc>;
+        }
+      }
+    }
+  }
+
+  /// A block with NaN or infinities that not every row sees: each row multiplies the keys that it sees and no
+  /// others.
+  void selecting_product(const Tile& tile, const Acc* values, const View& view, const Acc* weights,
+                         const Acc* rescale) const {
+    for (int r = 0; r < tile.rows; ++r) {
+      for (Index c = 0; c < layout_.value_channels; ++c) {
+        Acc sum = 0;
+        for (Index j = view.first; j < view.last; ++j) {
+          if (!view.sees(r, j)) continue;
+          sum = mul_add(weights[r * weights_stride + j], values[layout_.value_at(j, c)], sum);
+        }
+        Acc& o = tile.output[r * layout_.value_width + c];
+        o = mul_add(o, rescale[r], sum);
+      }
+    }
+  }
+
+  const Problem problem_;
+  const Transforms transforms_;
+  int workers_;
+  KeyBlocks<Problem> blocks_;
+  PackedLayout<Acc> layout_;
+  Acc query_factor_;
+  Index rows_ = 1;    // of a task
+  Index slices_ = 1;  // tasks to a query head
+  Index wave_ = 1;    // kv heads to a wave
+  Index waves_ = 0;
+  std::span<Acc> keys_;
+  std::span<Acc> values_;
+  std::span<std::uint8_t> finite_;
+  std::optional<PerWorker<Acc>> scratch_;
+};
+
+}  // namespace detail
+
+ROVE_END_TAGGED

@@ -1,0 +1,76 @@
+/// \file
+/// What a tile of query rows sees of a key block.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "rove/attention/arithmetic.hpp"
+#include "rove/attention/key_values.hpp"
+#include "rove/attention/mask.hpp"
+#include "rove/attention/site.hpp"
+#include "rove/attention/softmax_rows.hpp"
+#include "rove/core/config.hpp"
+
+ROVE_BEGIN_TAGGED
+
+namespace detail {
+
+/// For up to `rows` rows; empty where first >= last.
+template <int rows>
+struct BlockView {
+  static constexpr int words = static_cast<int>(longest_key_block / 64);
+
+  bool all = false;           ///< every key of [first, last) by every row; otherwise `bits` say it
+  Index first = 0, last = 0;  ///< places in the block that some row sees
+  std::uint64_t bits[std::size_t{rows}][std::size_t{words}];
+
+  bool sees(int r, Index j) const { return all || (bits[r][j / 64] >> (j % 64) & 1U) != 0; }
+
+  /// Visibility of `count` places from j on, which lie in one word.
+  std::uint64_t lanes(int r, Index j, int count) const {
+    return all ? bit_range(first - j, last - j, count) : bits[r][j / 64] >> (j % 64);
+  }
+};
+
+/// Looks at the rows [row, row + count) of a head over the used slots of the block that starts at `origin`.
+template <int rows, class Problem>
+void look(const Problem& problem, Index b, Index head, Index row, int count, Index origin, SlotRange used,
+          BlockView<rows>& view) {
+  constexpr int words = BlockView<rows>::words;
+  const Index query = problem.first_query(b) + row;
+  const IndexRun run = problem.kv.indices(b, used.first);
+  if (run.count >= used.count()) {
+    const TileRange range{b,         head,  row,           row + count, used.first,
+                          used.last, query, query + count, run.first,   run.first + used.count()};
+    switch (mask_tile(problem.mask, range)) {
+      case TileVisibility::none:
+        return;
+      case TileVisibility::all:
+        view.all = true;
+        view.first = used.first - origin;
+        view.last = used.last - origin;
+        return;
+      case TileVisibility::some:
+        break;
+    }
+  }
+  std::uint64_t any[std::size_t{words}] = {};
+  for (int r = 0; r < count; ++r) {
+    for (std::uint64_t& word : view.bits[r]) word = 0;
+    visible_slots(problem, Site{b, head, row + r, 0, query + r, 0}, origin, used, view.bits[r]);
+    for (int w = 0; w < words; ++w) any[w] |= view.bits[r][w];
+  }
+  view.first = longest_key_block;
+  for (int w = 0; w < words; ++w) {
+    if (any[w] == 0) continue;
+    view.first = (std::min)(view.first, Index{64} * w + std::countr_zero(any[w]));
+    view.last = Index{64} * w + 64 - std::countl_zero(any[w]);
+  }
+}
+
+}  // namespace detail
+
+ROVE_END_TAGGED
