@@ -1,4 +1,4 @@
-"""JAX's dot_product_attention; RoPE and RoVE round it, each compiled as one function."""
+"""JAX's dot_product_attention; RoPE in front of it, compiled as one function with it."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ def rivals(shape, operands, threads):
     q, k, v = (jnp.asarray(np.swapaxes(x, 0, 1)[None]) for x in (operands.q, operands.k, operands.v))
     cos, sin = (jnp.asarray(x[:, None]) for x in (operands.cos, operands.sin))
 
-    def turn(x, sin):
+    def turn(x):
         low, high = jnp.split(x, 2, axis=-1)
         return jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
 
@@ -20,10 +20,7 @@ def rivals(shape, operands, threads):
         return jax.nn.dot_product_attention(q, k, v, is_causal=shape.causal)
 
     def rope(q, k, v):
-        return plain(turn(q, sin), turn(k, sin), v)
-
-    def rove(q, k, v):
-        return turn(plain(turn(q, sin), turn(k, sin), turn(v, sin)), -sin)
+        return plain(turn(q), turn(k), v)
 
     def builder(attend):
         def build():
@@ -36,4 +33,4 @@ def rivals(shape, operands, threads):
 
         return build
 
-    return {"attention/jax/plain": builder(plain), "attention/jax/rope": builder(rope), "attention/jax/rove": builder(rove)}
+    return {"attention/jax/plain": builder(plain), "attention/jax/rope": builder(rope)}
