@@ -148,8 +148,10 @@ def write(path, header, records):
 
 
 def print_standings(records):
-    print("\nOur speed over the fastest peer's:")
-    for row in record.standings(records):
+    rows = [row for row in record.standings(records) if any("/" in key for key in row)]
+    if rows:
+        print("\nOur speed over the fastest peer's:")
+    for row in rows:
         shape = (f"{row['threads']} threads n={row['q_len']} d={row['head_dim']} h={row['heads']}:{row['kv_heads']} "
                  f"{'causal' if row['causal'] else 'full'}")
         contests = [f"{contest} {row[contest]['ratio']:.2f} ({row[contest]['peer'].split('/')[1]})"

@@ -145,7 +145,7 @@ def draw(header, records, threads, heads):
             axes = panels[row][column]
             for (name, what), (tokens, values) in curves(speeds, threads, heads, head_dim, causal).items():
                 [line] = axes.plot(tokens, values, color=COLOURS.get(name, OTHER_COLOUR), marker="o",
-                                   linewidth=2.4 if name == OWN else 1.3, markersize=4.5 if name == OWN else 3,
+                                   linewidth=1.9 if name == OWN else 1.2, markersize=4 if name == OWN else 3,
                                    linestyle="--" if what == "rope" else "-")
                 entries[name, what] = line
             for case, name in ((PEAK, "FMA peak"), (SGEMM, "sgemm")):
@@ -153,7 +153,7 @@ def draw(header, records, threads, heads):
                     axes.axhline(lines[case], color=INK, linewidth=0.8, linestyle=":")
                     axes.annotate(name, (1, lines[case]), xycoords=("axes fraction", "data"), ha="right", va="bottom",
                                   fontsize=8)
-            axes.set_title(f"d = {head_dim}, {'causal' if causal else 'every key visible'}", fontsize=10)
+            axes.set_title(f"d = {head_dim}, {'causal' if causal else 'every key visible'}", fontsize=9)
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(ticker.FixedLocator(sorted({shape[1] for shape in speeds if shape[3] == heads})))
             axes.xaxis.set_major_formatter(ticker.FormatStrFormatter("%d"))
@@ -167,13 +167,13 @@ def draw(header, records, threads, heads):
         axes.set_ylabel("GF/s")
     order = sorted(entries, key=lambda key: (libraries(speeds).index(key[0]), key[1] != "rove", key[1]))
     labels = [f"{name}, {WHATS[what]}" for name, what in order]
-    figure.suptitle(f"Attention, float, {heads} heads, {threads} thread{'s' if threads > 1 else ''}", fontsize=11)
+    figure.suptitle(f"Attention, float, {heads} heads, {threads} thread{'s' if threads > 1 else ''}: "
+                    f"{header.get('cpu', 'unknown CPU')}", fontsize=10)
     figure.legend([entries[key] for key in order], labels, loc="lower center", ncols=min(5, (len(labels) + 1) // 2 or 1),
                   frameon=False, fontsize=8)
-    figure.text(0.5, 0.005, header.get("cpu", ""), ha="center", fontsize=7)
-    figure.tight_layout(rect=(0, 0.1, 1, 1))
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
     text = io.StringIO()
-    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    figure.savefig(text, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     pyplot.close(figure)
     return follow_the_page(text.getvalue())
 

@@ -47,7 +47,7 @@ def judge(shape, operands, what, output):
 
     The bound is 16 ε (1 + L + √n) Σ_j A_ij |R_j v_j|, ε = 2⁻²⁴, L the largest scale · Σ_c |q_c k_c| of the row:
     roundings add up as in a random walk, with room for exponentials good to 20 units in the last place. 16-bit
-    arithmetic, another scale, mask or rotation are beyond it by far.
+    arithmetic is beyond it, and so is another scale, mask or rotation.
     """
     rows = np.unique([0, 1, shape.tokens // 3, shape.tokens // 2, shape.tokens - 2, shape.tokens - 1])
     turns, group = TURNS[what], shape.heads // shape.kv_heads
