@@ -109,7 +109,7 @@ bool on_a_real_layer() {
     const auto at = [&](const std::vector<float>& values) {
       return rove::bthd(values.data(), 1, tokens, layer.kv_heads(), layer.channels());
     };
-    return rove::attention_problem(rove::bthd(layer.q.values.data(), 1, tokens, heads, layer.channels()),
+    return rove::attention_problem(rove::bthd(q.data(), 1, tokens, heads, layer.channels()),
                                    at(layer.k.values), at(layer.v.values),
                                    rove::bthd(out.data(), 1, tokens, heads, layer.channels()));
   };
