@@ -29,8 +29,8 @@ namespace detail {
 inline constexpr Index chunk_length = 4096;
 inline constexpr Index longest_key_block = 256;
 
-/// Slots to a key block: the largest power of two in [32, `longest_key_block`] whose keys and values fit in 256 KiB (32 where
-/// none does). It divides `chunk_length`.
+/// Slots to a key block: the largest power of two in [32, `longest_key_block`] whose keys and values fit in
+/// 256 KiB (32 where none does). It divides `chunk_length`.
 template <Accumulator Acc>
 constexpr Index key_block_length(Index channels, Index value_channels) {
   constexpr Index budget = 256 * 1024;

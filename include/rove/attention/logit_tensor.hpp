@@ -6,6 +6,7 @@
 #include "rove/attention/site.hpp"
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/simd.hpp"
 #include "rove/core/tensor_view.hpp"
 
 ROVE_BEGIN_TAGGED
@@ -27,6 +28,14 @@ class LogitTensor {
     return at(site.batch, site.head, site.row, site.slot);
   }
   ROVE_ALWAYS_INLINE constexpr Index slot_step() const { return step_[3]; }
+
+  /// Asks for the elements of `count` slots of one row, where they lie side by side.
+  void prefetch(const Site& first, Index count) const {
+    if (slot_step() != 1) return;
+    const T* const row = at(first);
+    for (Index i = 0; i < count; i += static_cast<Index>(64 / sizeof(T))) simd::prefetch(row + i);
+    simd::prefetch(row + count - 1);
+  }
 
   /// One value for all rows.
   constexpr bool repeats_rows() const { return view_.extent[2] == 1; }

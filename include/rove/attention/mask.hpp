@@ -27,6 +27,8 @@ ROVE_BEGIN_TAGGED
 /// - `std::uint64_t bits(const Site& first, int count) const`: bit i is the visibility of slot + i, key + i
 /// and
 ///   the rest of `first`; 0 <= count <= 64, the higher bits are 0. Missing: asked one by one.
+/// - `void prefetch(const Site& first, Index count) const`: a hint that slots first.slot + i, i < count, are
+///   the next to be asked about.
 template <class M>
 concept Mask = std::copy_constructible<M> && requires(const M& mask, const Site& site) {
   { mask.visible(site) } -> std::convertible_to<bool>;
@@ -153,6 +155,11 @@ class And {
   constexpr std::uint64_t bits(const Site& first, int count) const {
     return mask_bits(left_, first, count) & mask_bits(right_, first, count);
   }
+  void prefetch(const Site& first, Index count) const
+      requires(detail::HasPrefetch<Left> || detail::HasPrefetch<Right>) {
+    if constexpr (detail::HasPrefetch<Left>) left_.prefetch(first, count);
+    if constexpr (detail::HasPrefetch<Right>) right_.prefetch(first, count);
+  }
 
  private:
   [[no_unique_address]] Left left_;
@@ -179,6 +186,11 @@ class Or {
   }
   constexpr std::uint64_t bits(const Site& first, int count) const {
     return mask_bits(left_, first, count) | mask_bits(right_, first, count);
+  }
+  void prefetch(const Site& first, Index count) const
+      requires(detail::HasPrefetch<Left> || detail::HasPrefetch<Right>) {
+    if constexpr (detail::HasPrefetch<Left>) left_.prefetch(first, count);
+    if constexpr (detail::HasPrefetch<Right>) right_.prefetch(first, count);
   }
 
  private:

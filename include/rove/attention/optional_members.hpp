@@ -30,6 +30,11 @@ concept NamesOrderAware = requires {
   &T::order_aware;
 };
 
+template <class T>
+concept HasPrefetch = requires(const T& t, const Site& first, Index count) {
+  t.prefetch(first, count);
+};
+
 }  // namespace detail
 
 ROVE_END_TAGGED

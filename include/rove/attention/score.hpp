@@ -33,6 +33,8 @@ ROVE_BEGIN_TAGGED
 /// - `P packet(P s, const Site& first) const`, a template over `simd::PacketLike P`: the score of slots
 ///   first.slot + i with keys first.key + i in lane i, lane by lane the bits of the scalar form. It is asked
 ///   about keys that the mask hides, too. Missing: asked one by one, for visible keys only.
+/// - `void prefetch(const Site& first, Index count) const`: a hint that slots first.slot + i, i < count, are
+///   the next to be asked about.
 template <class S>
 concept Score = std::copy_constructible<S> && requires(const S& score, const Site& site, float f, double d) {
   { score(f, site) } -> std::same_as<float>;
@@ -99,6 +101,10 @@ struct NoScore {
   constexpr Acc operator()(Acc s, const Site&) const {
     return s;
   }
+  template <simd::PacketLike P>
+  constexpr P packet(P s, const Site&) const {
+    return s;
+  }
   template <Accumulator Acc>
   constexpr Acc dscore(Acc, Acc, const Site&) const {
     return Acc{1};
@@ -138,6 +144,11 @@ class ScoreChain {
   constexpr void check(const AttentionShape& shape) const {
     score_check(first_, shape);
     score_check(second_, shape);
+  }
+  void prefetch(const Site& site, Index count) const
+      requires(detail::HasPrefetch<First> || detail::HasPrefetch<Second>) {
+    if constexpr (detail::HasPrefetch<First>) first_.prefetch(site, count);
+    if constexpr (detail::HasPrefetch<Second>) second_.prefetch(site, count);
   }
   constexpr bool order_aware() const { return score_order_aware(first_) || score_order_aware(second_); }
   constexpr bool differentiable() const {

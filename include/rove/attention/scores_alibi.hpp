@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -35,6 +38,23 @@ class Alibi {
     const Index ahead = site.key - site.query;
     const Acc distance = static_cast<Acc>(ahead < 0 ? -ahead : ahead);
     return mul_add(-static_cast<Acc>(slope_[site.head]), distance, s);
+  }
+  template <simd::PacketLike P>
+  ROVE_ALWAYS_INLINE P packet(P s, const Site& first) const {
+    using Acc = simd::lane_t<P>;
+    // Distances are whole numbers, and exact while they are small; beyond, each is rounded once.
+    constexpr Index exact = Index{1} << (std::is_same_v<Acc, float> ? 23 : 52);
+    const Index ahead = first.key - first.query;
+    P distance;
+    if (-exact <= ahead && ahead <= exact) {
+      distance = simd::abs(simd::broadcast<P>(static_cast<Acc>(ahead)) + simd::lane_numbers<P>());
+    } else {
+      Acc lanes[std::size_t{simd::width<P>}];
+      for (int i = 0; i < simd::width<P>; ++i)
+        lanes[i] = static_cast<Acc>(ahead + i < 0 ? -(ahead + i) : ahead + i);
+      distance = simd::load<P>(lanes);
+    }
+    return simd::mul_add(simd::broadcast<P>(-static_cast<Acc>(slope_[first.head])), distance, s);
   }
   template <Accumulator Acc>
   Acc dscore(Acc, Acc, const Site&) const {

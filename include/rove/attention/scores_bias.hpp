@@ -2,6 +2,7 @@
 /// A bias read from memory.
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
 #include "rove/attention/logit_tensor.hpp"
@@ -9,6 +10,8 @@
 #include "rove/attention/site.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
+#include "rove/core/simd_convert.hpp"
 #include "rove/core/tensor_view.hpp"
 
 ROVE_BEGIN_TAGGED
@@ -23,10 +26,24 @@ class AdditiveBias {
   ROVE_ALWAYS_INLINE Acc operator()(Acc s, const Site& site) const {
     return s + static_cast<Acc>(load_widened<accumulator_t<T, Acc>>(tensor_.at(site)));
   }
+  template <simd::PacketLike P>
+  ROVE_ALWAYS_INLINE P packet(P s, const Site& first) const {
+    using Acc = simd::lane_t<P>;
+    const T* const from = tensor_.at(first);
+    if constexpr (std::is_same_v<T, double> && std::is_same_v<Acc, float>) {
+      Acc lanes[std::size_t{simd::width<P>}];
+      for (int i = 0; i < simd::width<P>; ++i) lanes[i] = static_cast<Acc>(from[i * tensor_.slot_step()]);
+      return s + simd::load<P>(lanes);
+    } else {
+      return s +
+             (tensor_.slot_step() == 1 ? simd::load<P>(from) : simd::gather<P>(from, tensor_.slot_step()));
+    }
+  }
   template <Accumulator Acc>
   constexpr Acc dscore(Acc, Acc, const Site&) const {
     return Acc{1};
   }
+  void prefetch(const Site& first, Index count) const { tensor_.prefetch(first, count); }
   constexpr void check(const AttentionShape& shape) const { tensor_.check("additive_bias", shape); }
   static constexpr bool order_aware() { return false; }
 

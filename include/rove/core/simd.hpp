@@ -39,6 +39,14 @@ ROVE_ALWAYS_INLINE Words lane_bits(std::integer_sequence<int, I...>) {
   return Words{(Word{1} << I)...};
 }
 
+template <class Lanes, int... I>
+ROVE_ALWAYS_INLINE Lanes count_lanes(std::integer_sequence<int, I...>) {
+  return Lanes{I...};
+}
+
+template <Accumulator Acc>
+inline constexpr bits_t<Acc> sign_bit = bits_t<Acc>{1} << (sizeof(Acc) * 8 - 1);
+
 template <class Words, class Word, int... I>
 ROVE_ALWAYS_INLINE Words even_signs(std::integer_sequence<int, I...>) {
   constexpr Word sign = Word{1} << (sizeof(Word) * 8 - 1);
@@ -190,6 +198,14 @@ ROVE_ALWAYS_INLINE void store(lane_t<P>* to, P packet) {
   std::memcpy(to, &packet, sizeof packet);
 }
 
+/// Asks for the cache line of an address that will be read soon; a hint, and any address will do.
+ROVE_ALWAYS_INLINE void prefetch([[maybe_unused]] const void* address) {
+#if defined(__GNUC__) || defined(__clang__)
+  __builtin_prefetch(address, 0, 2);
+  __asm__ volatile("" : : "r"(address));  // GCC takes functions that only prefetch for ones without effect
+#endif
+}
+
 /// The same number in every lane.
 template <PacketLike P>
 ROVE_ALWAYS_INLINE P broadcast(lane_t<P> value) {
@@ -276,6 +292,39 @@ ROVE_ALWAYS_INLINE P maximum_or_nan(P a, P b) {
   return select<P>(b == b, maximum(a, b), b);
 }
 
+/// The size of each lane: its sign bit cleared.
+template <PacketLike P>
+ROVE_ALWAYS_INLINE P abs(P packet) {
+  constexpr auto sign = detail::sign_bit<lane_t<P>>;
+  if constexpr (is_scalar<P>) {
+    return detail::from_bits<P>(detail::to_bits(packet) & ~sign);
+  } else {
+    return {(typename P::Lanes)((typename P::Words)(packet.lanes) & ~sign)};
+  }
+}
+
+/// Lanes of `size`, which have no sign, with the signs of `sign`.
+template <PacketLike P>
+ROVE_ALWAYS_INLINE P with_sign(P size, P sign) {
+  constexpr auto bit = detail::sign_bit<lane_t<P>>;
+  if constexpr (is_scalar<P>) {
+    return detail::from_bits<P>(detail::to_bits(size) | (detail::to_bits(sign) & bit));
+  } else {
+    using Words = typename P::Words;
+    return {(typename P::Lanes)((Words)(size.lanes) | ((Words)(sign.lanes) & bit))};
+  }
+}
+
+/// 0, 1, 2, …
+template <PacketLike P>
+ROVE_ALWAYS_INLINE P lane_numbers() {
+  if constexpr (is_scalar<P>) {
+    return 0;
+  } else {
+    return {detail::count_lanes<typename P::Lanes>(std::make_integer_sequence<int, width<P>>{})};
+  }
+}
+
 /// True where the lane is neither infinite nor NaN: an integer test, which no compiler flag can fold away.
 template <PacketLike P>
 ROVE_ALWAYS_INLINE mask_t<P> is_finite(P packet) {
@@ -334,6 +383,32 @@ ROVE_ALWAYS_INLINE void transpose_blocks(P (&rows)[n]) {
   }
 }
 
+/// Folds lane l with lane l + half, then by quarters, …: the result is in lane 0.
+template <int half, class P, class Fold>
+ROVE_ALWAYS_INLINE void fold_halves(P& packet, const Fold& fold) {
+  if constexpr (half > 0) {
+    constexpr std::make_integer_sequence<int, P::width> lanes;
+    packet =
+        fold(packet, P{exchange_lanes<half, true, typename P::Words>(packet.lanes, packet.lanes, lanes)});
+    fold_halves<half / 2>(packet, fold);
+  }
+}
+
+/// The same for as many packets as one has lanes, packet i to lane i of the first.
+template <int half, class P, std::size_t n, class Fold>
+ROVE_ALWAYS_INLINE void fold_rows(P (&rows)[n], const Fold& fold) {
+  if constexpr (half > 0) {
+    using Words = typename P::Words;
+    constexpr std::make_integer_sequence<int, P::width> lanes;
+    for (std::size_t i = 0; i < std::size_t{half}; ++i) {
+      const auto a = rows[i].lanes, b = rows[i + std::size_t{half}].lanes;
+      rows[i] = fold(P{exchange_lanes<half, false, Words>(a, b, lanes)},
+                     P{exchange_lanes<half, true, Words>(a, b, lanes)});
+    }
+    fold_rows<half / 2>(rows, fold);
+  }
+}
+
 }  // namespace detail
 
 namespace simd {
@@ -374,20 +449,34 @@ ROVE_ALWAYS_INLINE void transpose(P (&rows)[width<P>]) {
 template <PacketLike P>
 inline constexpr int parts = virtual_lanes / width<P>;
 
-/// Folds the 16 lanes by a fixed tree, l with l + 8, then 4, 2, 1: the same bits at every width.
+/// The first steps of `reduce`, down to one packet.
 template <PacketLike P, class Fold>
-ROVE_ALWAYS_INLINE lane_t<P> reduce(const P (&lanes)[parts<P>], Fold fold) {
+ROVE_ALWAYS_INLINE P fold_parts(const P (&lanes)[parts<P>], Fold fold) {
   P folded[parts<P>];
   for (int i = 0; i < parts<P>; ++i) folded[i] = lanes[i];
   for (int half = parts<P> / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) folded[i] = fold(folded[i], folded[i + half]);
   }
-  lane_t<P> last[width<P>];
-  store(last, folded[0]);
-  for (int half = width<P> / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) last[i] = fold(last[i], last[i + half]);
+  return folded[0];
+}
+
+/// Folds the 16 lanes by a fixed tree, l with l + 8, then 4, 2, 1: the same bits at every width.
+template <PacketLike P, class Fold>
+ROVE_ALWAYS_INLINE lane_t<P> reduce(const P (&lanes)[parts<P>], Fold fold) {
+  P packet = fold_parts<P>(lanes, fold);
+  if constexpr (is_scalar<P>) {
+    return packet;
+  } else {
+    detail::fold_halves<width<P> / 2>(packet, fold);
+    return packet.lanes[0];
   }
-  return last[0];
+}
+
+/// `reduce` of `width<P>` times 16 lanes at once, those of rows[i] to lane i; `rows` is used up.
+template <PacketLike P, class Fold>
+ROVE_ALWAYS_INLINE P reduce_each(P (&rows)[width<P>], Fold fold) {
+  if constexpr (!is_scalar<P>) detail::fold_rows<width<P> / 2>(rows, fold);
+  return rows[0];
 }
 
 /// The sum of 16 lanes, by the tree of `reduce`.

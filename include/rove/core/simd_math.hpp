@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
@@ -60,9 +61,12 @@ inline constexpr Acc ln2_low = std::is_same_v<Acc, float> ? Acc(0x1.7f7d1cp-20F)
 /// Horner's rule, one multiply-add a step.
 template <simd::PacketLike P, std::size_t n>
 ROVE_ALWAYS_INLINE P horner(P x, const simd::lane_t<P> (&coefficients)[n]) {
-  P sum = simd::broadcast<P>(coefficients[0]);
-  for (std::size_t i = 1; i < n; ++i) sum = simd::mul_add(sum, x, simd::broadcast<P>(coefficients[i]));
-  return sum;
+  return [&]<std::size_t... i>(std::index_sequence<i...>) ROVE_INLINE_LAMBDA {  // no loop to be left rolled
+    P sum = simd::broadcast<P>(coefficients[0]);
+    ((sum = simd::mul_add(sum, x, simd::broadcast<P>(coefficients[i + 1]))), ...);
+    return sum;
+  }
+  (std::make_index_sequence<n - 1>{});
 }
 
 /// 2^n out of magic + n: the low bits become the exponent.
@@ -86,6 +90,23 @@ ROVE_ALWAYS_INLINE P with_sign(P x, P sign) {
     using Words = typename P::Words;
     return {(typename P::Lanes)(((Words)(x.lanes) & size_bits) | ((Words)(sign.lanes) & ~size_bits))};
   }
+}
+
+/// x = n ln 2 + r and e^r = 1 + r + r² tail, |r| <= ln 2 / 2.
+template <class P>
+struct ReducedExponent {
+  P n, r, tail;
+};
+
+template <simd::PacketLike P>
+ROVE_ALWAYS_INLINE ReducedExponent<P> reduce_exponent(P x) {
+  using Acc = simd::lane_t<P>;
+  constexpr Acc log2_e = static_cast<Acc>(1.4426950408889634074);
+  const P magic = simd::broadcast<P>(ExpConstants<Acc>::magic);
+  const P n = simd::mul_add(x, simd::broadcast<P>(log2_e), magic) - magic;
+  P r = simd::mul_add(n, simd::broadcast<P>(-ln2_high<Acc>), x);  // exact
+  r = simd::mul_add(n, simd::broadcast<P>(-ln2_low<Acc>), r);
+  return {n, r, horner(r, ExpConstants<Acc>::exp)};
 }
 
 }  // namespace detail
@@ -116,13 +137,15 @@ template <PacketLike P>
 ROVE_ALWAYS_INLINE P exp2_kernel(P x) {
   using Acc = lane_t<P>;
   const P magic = broadcast<P>(detail::ExpConstants<Acc>::magic);
+  // Below the cut: the exponent whose bits are all zeros, so that 2^n and all products are exactly 0. Other
+  // numbers would leave bits that could be anything, a slow subnormal too.
+  x = select<P>(x < broadcast<P>(exp2_cut<Acc>), broadcast<P>(-detail::Format<Acc>::bias), x);
   const P shifted = x + magic;
   const P fraction = x - (shifted - magic);  // exact
   const P power = detail::power_of_two(shifted);
   // 2^n · 2^f = 2^n + (2^n f) · (2^f − 1) / f. A NaN in x comes through f, whatever its bits made of 2^n.
   const P quotient = detail::horner(fraction, detail::ExpConstants<Acc>::exp2);
-  const P value = simd::mul_add(power * fraction, quotient, power);
-  return select<P>(x < broadcast<P>(exp2_cut<Acc>), broadcast<P>(0), value);
+  return simd::mul_add(power * fraction, quotient, power);
 }
 
 /// e^x within 2 ulp wherever the result is normal; gradual underflow below, 0 at −∞, ∞ beyond the largest
@@ -133,35 +156,27 @@ ROVE_ALWAYS_INLINE P exp(P x) {
   using Constants = detail::ExpConstants<Acc>;
   x = minimum(maximum(x, broadcast<P>(Constants::lowest)), broadcast<P>(Constants::highest));  // NaN passes
   const P magic = broadcast<P>(Constants::magic);
-  const P n = simd::mul_add(x, broadcast<P>(log2_e<Acc>), magic) - magic;
-  P r = simd::mul_add(n, broadcast<P>(-detail::ln2_high<Acc>), x);  // exact
-  r = simd::mul_add(n, broadcast<P>(-detail::ln2_low<Acc>), r);
-  const P mantissa = broadcast<P>(1) + simd::mul_add(r * r, detail::horner(r, Constants::exp), r);
+  const auto [n, r, tail] = detail::reduce_exponent(x);
+  const P mantissa = broadcast<P>(1) + simd::mul_add(r * r, tail, r);
   // Two factors: 2^n itself may be out of range where the result is not.
   const P half = simd::mul_add(n, broadcast<P>(Acc(0.5)), magic);
   const P rest = (n - (half - magic)) + magic;
   return mantissa * detail::power_of_two(half) * detail::power_of_two(rest);
 }
 
-/// tanh x within 3 ulp; odd, exactly ±1 from about ±10 on (±20 in double), NaN for NaN.
+/// tanh x within 4 ulp, ±1 from ±10 on (±20 in double), NaN for NaN:
 ///
-///     tanh x = E / (E + 2),  E = e^(2x) − 1 = 2^n (e^r − 1) + (2^n − 1),  2x = n ln 2 + r
+///     tanh x = u / (u + 2) ,  u = e^2x − 1 = 2^n (e^r − 1) + (2^n − 1) for x >= 0
+///
+/// with no cancellation anywhere: n >= 0, and near 0 n = 0.
 template <PacketLike P>
 ROVE_ALWAYS_INLINE P tanh(P x) {
   using Acc = lane_t<P>;
-  using Constants = detail::ExpConstants<Acc>;
-  const P magic = broadcast<P>(Constants::magic), one = broadcast<P>(1);
-  // From here on E + 2 is E. NaN passes.
-  const P saturated = broadcast<P>(std::is_same_v<Acc, float> ? Acc(20) : Acc(40));
-  const P y = minimum(detail::with_sign(x + x, one), saturated);
-  const P shifted = simd::mul_add(y, broadcast<P>(log2_e<Acc>), magic);
-  const P n = shifted - magic;
-  P r = simd::mul_add(n, broadcast<P>(-detail::ln2_high<Acc>), y);  // exact
-  r = simd::mul_add(n, broadcast<P>(-detail::ln2_low<Acc>), r);
-  const P power = detail::power_of_two(shifted);
-  const P rest = simd::mul_add(r * r, detail::horner(r, Constants::exp), r);  // e^r − 1, small where r is
-  const P e = simd::mul_add(power, rest, power - one);
-  return detail::with_sign(e / (e + broadcast<P>(2)), x);
+  const P twice = minimum(abs(x + x), broadcast<P>(std::is_same_v<Acc, float> ? Acc(20) : Acc(40)));
+  const auto [n, r, tail] = detail::reduce_exponent(twice);
+  const P power = detail::power_of_two(n + broadcast<P>(detail::ExpConstants<Acc>::magic));
+  const P u = simd::mul_add(power, simd::mul_add(r * r, tail, r), power - broadcast<P>(1));
+  return with_sign(u / (u + broadcast<P>(2)), x);
 }
 
 }  // namespace simd

@@ -12,6 +12,7 @@
 
 #include "rove/attention/arithmetic.hpp"
 #include "rove/attention/key_blocks.hpp"
+#include "rove/attention/optional_members.hpp"
 #include "rove/attention/row_io.hpp"
 #include "rove/attention/score.hpp"
 #include "rove/attention/softmax_rows.hpp"
@@ -42,7 +43,6 @@ class TiledRun {
   using View = BlockView<tile_rows>;
   // Rows to a task: enough that a key block that comes from memory serves many.
   static constexpr Index most_tiles = tile_rows > 8 ? 16 : 32;
-  static constexpr Index most_rows = most_tiles * tile_rows;
 
  public:
   TiledRun(const Problem& problem, const Transforms& transforms, int workers)
@@ -139,8 +139,8 @@ class TiledRun {
     Acc* query;   ///< packed
     Acc* output;  ///< [rows][value_width], of the chunk
     Acc* total;   ///< the same, of the chunks before
-    SoftmaxState<Acc>* chunk_state;
-    SoftmaxState<Acc>* total_state;
+    SoftmaxTile<Acc>* chunk_state;
+    SoftmaxTile<Acc>* total_state;
   };
 
   void attend(Index b, Index kv_head, Index place, Index task, std::span<Acc> scratch) {
@@ -160,7 +160,7 @@ class TiledRun {
     Acc* const weights = take(tile_rows * weights_stride);
     Acc* const queries = take(rows_ * layout_.channels + width);
     Acc* const row = memory;
-    SoftmaxState<Acc> chunk_state[std::size_t{most_rows}], total_state[std::size_t{most_rows}];
+    SoftmaxTile<Acc> chunk_state[std::size_t{most_tiles}], total_state[std::size_t{most_tiles}];
 
     const bool several = all.last > (all.first / blocks_.to_a_chunk() + 1) * blocks_.to_a_chunk();
     std::fill_n(outputs, count * layout_.value_width, Acc(0));
@@ -172,19 +172,25 @@ class TiledRun {
                   queries + at * layout_.channels,
                   outputs + at * layout_.value_width,
                   totals + at * layout_.value_width,
-                  chunk_state + at,
-                  total_state + at};
+                  chunk_state + t,
+                  total_state + t};
     };
     const Index tiles = (count + tile_rows - 1) / tile_rows;
     for (Index t = 0; t < tiles; ++t) {
       const Tile tile = tile_at(t);
+      tile.chunk_state->clear();
+      tile.total_state->clear();
       pack_queries(layout_, tile.rows, query_factor_, tile.query, row, [&](int r, std::span<Acc> query) {
         read_query(problem_, transforms_.query, b, head, tile.first + r, query);
       });
     }
     for (Index block = all.first; block < all.last; ++block) {
       const Index at = place * blocks_.most() + (block - all.first);
-      for (Index t = 0; t < tiles; ++t) add_block(b, head, tile_at(t), block, at, weights);
+      for (Index t = 0; t < tiles; ++t) {
+        const bool last = t + 1 == tiles;
+        const Next next{tile_at(last ? 0 : t + 1), last ? block + 1 : block};
+        add_block(b, head, tile_at(t), block, at, weights, next.block < all.last ? &next : nullptr);
+      }
       if (several && ((block + 1) % blocks_.to_a_chunk() == 0 || block + 1 == all.last)) {
         for (Index t = 0; t < tiles; ++t) merge_chunk(tile_at(t));
       }
@@ -192,14 +198,14 @@ class TiledRun {
     for (Index r = 0; r < count; ++r) {
       const Acc* sums = (several ? totals : outputs) + r * layout_.value_width;
       finish_row(problem_, transforms_.output, b, head, first + r, sums,
-                 several ? total_state[r] : chunk_state[r],
+                 (several ? total_state : chunk_state)[r / tile_rows].row(static_cast<int>(r % tile_rows)),
                  std::span<Acc>(row, static_cast<std::size_t>(layout_.value_channels)));
     }
   }
 
   void merge_chunk(const Tile& tile) {
     for (int r = 0; r < tile.rows; ++r) {
-      const auto merged = merge(tile.total_state[r], tile.chunk_state[r]);
+      const auto merged = merge(tile.total_state->row(r), tile.chunk_state->row(r));
       Acc* total = tile.total + r * layout_.value_width;
       Acc* chunk = tile.output + r * layout_.value_width;
       const P a = simd::broadcast<P>(merged.weight_a), b = simd::broadcast<P>(merged.weight_b);
@@ -207,27 +213,55 @@ class TiledRun {
         simd::store<P>(total + c, simd::mul_add(simd::load<P>(chunk + c), b, simd::load<P>(total + c) * a));
         simd::store<P>(chunk + c, simd::broadcast<P>(0));
       }
-      tile.total_state[r] = merged.state;
-      tile.chunk_state[r] = {};
+      tile.total_state->set(r, merged.state);
+    }
+    tile.chunk_state->clear();
+  }
+
+  /// What comes after a tile and a block.
+  struct Next {
+    Tile tile;
+    Index block;
+  };
+  static constexpr bool has_prefetch =
+      HasPrefetch<typename Problem::mask_type> || HasPrefetch<typename Problem::score_type>;
+
+  /// Asks for what mask and score will read, a part of `parts` of it.
+  void prefetch(Index b, Index head, const Next& next, int part, int parts) const {
+    const SlotRange used = blocks_.slots(b, next.block);
+    for (int r = part; r < next.tile.rows; r += parts) {
+      const Site site{b, head, next.tile.first + r, used.first, 0, 0};
+      if constexpr (HasPrefetch<typename Problem::mask_type>) problem_.mask.prefetch(site, used.count());
+      if constexpr (HasPrefetch<typename Problem::score_type>) problem_.score.prefetch(site, used.count());
     }
   }
 
-  void add_block(Index b, Index head, const Tile& tile, Index block, Index at, Acc* weights) {
+  void add_block(Index b, Index head, const Tile& tile, Index block, Index at, Acc* weights,
+                 const Next* next) {
     View view;
     const SlotRange used = blocks_.slots(b, block);
     look(problem_, b, head, tile.first, tile.rows, block * layout_.block, used, view);
     if (view.first >= view.last) return;
     const Index first = view.first / tile_keys * tile_keys;
     const Index last = (view.last + tile_keys - 1) / tile_keys * tile_keys;
-    in_parts<Acc>(tile.rows, [&](auto rows, int r) ROVE_INLINE_LAMBDA {
-      score_tiles<rows>(tile.query + r, keys_at(at), layout_.channels, first, last,
-                        weights + r * weights_stride);
-    });
-    if constexpr (has_score) score(b, head, tile, block * layout_.block, used, view, weights);
-    Acc rescale[std::size_t{tile_rows}];
-    for (int r = 0; r < tile.rows; ++r) {
-      rescale[r] = softmax_row(weights + r * weights_stride, first, last, view, r, tile.chunk_state[r]);
+    // With a tensor over the logits to read, by eighths: what the next tile needs is asked for a little at a
+    // time, or loads of keys would queue behind it.
+    constexpr int parts = has_prefetch ? 8 : 1;
+    for (int part = 0; part < parts; ++part) {
+      if constexpr (has_prefetch) {
+        if (next != nullptr) prefetch(b, head, *next, part, parts);
+      }
+      const Index tiles = (last - first) / tile_keys;
+      const Index from = first + tiles * part / parts * tile_keys;
+      const Index to = first + tiles * (part + 1) / parts * tile_keys;
+      in_parts<Acc>(tile.rows, [&](auto rows, int r) ROVE_INLINE_LAMBDA {
+        score_tiles<rows>(tile.query + r, keys_at(at), layout_.channels, from, to,
+                          weights + r * weights_stride);
+      });
     }
+    if constexpr (has_score) score(b, head, tile, block * layout_.block, used, view, weights);
+    Acc rescale[std::size_t{SoftmaxTile<Acc>::rows}];
+    softmax_tile(weights, first, last, view, tile.rows, *tile.chunk_state, rescale);
     if (!view.all && finite_[static_cast<std::size_t>(at)] == 0) {
       selecting_product(tile, values_at(at), view, weights, rescale);
       return;
@@ -243,27 +277,26 @@ class TiledRun {
   /// all slots of the packet are there, otherwise one by one, those that are seen.
   void score(Index b, Index head, const Tile& tile, Index origin, SlotRange used, const View& view,
              Acc* weights) const {
+    const IndexRun run = problem_.kv.indices(b, used.first);
+    const bool straight = run.count >= used.count();
+    const Index query = problem_.first_query(b) + tile.first;
     for (int r = 0; r < tile.rows; ++r) {
-      Site site{b, head, tile.first + r, 0, problem_.first_query(b) + tile.first + r, 0};
+      Site site{b, head, tile.first + r, 0, query + r, 0};
       for (Index j = view.first / width * width; j < view.last; j += width) {
         const std::uint64_t seen = view.lanes(r, j, width) & low_bits(width);
         if (seen == 0) continue;
         Acc* const logits = weights + r * weights_stride + j;
+        site.slot = origin + j;
         if constexpr (PacketScore<typename Problem::score_type, P>) {
-          if (origin + j >= used.first && origin + j + width <= used.last) {
-            site.slot = origin + j;
-            const IndexRun run = problem_.kv.indices(b, site.slot);
-            if (run.count >= width) {
-              site.key = run.first;
-              const P scored = problem_.score.packet(simd::load<P>(logits), site);
-              simd::store<P>(logits, scored * simd::broadcast<P>(std::numbers::log2e_v<Acc>));
-              continue;
-            }
+          if (straight && site.slot >= used.first && site.slot + width <= used.last) {
+            site.key = run.first + (site.slot - used.first);
+            const P scored = problem_.score.packet(simd::load<P>(logits), site);
+            simd::store<P>(logits, scored * simd::broadcast<P>(std::numbers::log2e_v<Acc>));
+            continue;
           }
         }
-        for (int i = 0; i < width; ++i) {
+        for (int i = 0; i < width; ++i, ++site.slot) {
           if ((seen >> i & 1U) == 0) continue;
-          site.slot = origin + j + i;
           site.key = problem_.kv.indices(b, site.slot).first;
           logits[i] = problem_.score(logits[i], site) * std::numbers::log2e_v<Acc>;
         }

@@ -31,7 +31,8 @@ struct BlockView {
 
   /// Visibility of `count` places from j on, which lie in one word.
   std::uint64_t lanes(int r, Index j, int count) const {
-    return all ? bit_range(first - j, last - j, count) : bits[r][j / 64] >> (j % 64);
+    const auto place = static_cast<std::size_t>(j);
+    return all ? bit_range(first - j, last - j, count) : bits[r][place / 64] >> (place % 64);
   }
 };
 
