@@ -139,7 +139,8 @@ void pack_queries(const PackedLayout<Acc>& layout, int rows, Acc factor, Acc* to
                   const Read& read) {
   using P = simd::packet_t<Acc>;
   constexpr Index stride = TileShape<Acc>::rows;
-  constexpr Index last_group = (stride - 1) / layout.width * layout.width;
+  constexpr Index width = PackedLayout<Acc>::width;
+  constexpr Index last_group = (stride - 1) / width * width;
   for (int r = 0; r < rows; ++r) {
     read(r, std::span<Acc>(scratch + r * layout.key_width, static_cast<std::size_t>(layout.channels)));
   }
