@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "rove/attention/kernel.hpp"
-#include "rove/attention/naive.hpp"
+#include "rove/attention/tiled.hpp"
 #include "rove/attention/problem.hpp"
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
@@ -19,7 +19,7 @@
 ROVE_BEGIN_TAGGED
 
 /// The kernel of a call that names none.
-using DefaultKernel = NaiveKernel;
+using DefaultKernel = TiledKernel;
 
 namespace detail {
 
