@@ -58,6 +58,7 @@
 #include "rove/op/frame_transforms.hpp"
 #include "rove/op/frames.hpp"
 #include "rove/op/materialise.hpp"
+#include "rove/op/plan.hpp"
 #include "rove/op/weights.hpp"
 #include "rove/op/workspace.hpp"
 #include "rove/position/factored_rotation_table.hpp"

@@ -2,9 +2,11 @@
 /// What a kernel is: a callable, with optional faster entries.
 #pragma once
 
+#include <concepts>
 #include <type_traits>
 #include <utility>
 
+#include "rove/attention/optional_members.hpp"
 #include "rove/attention/row_transform.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/context.hpp"
@@ -32,12 +34,9 @@ struct NamesFused {
 struct NamesBackward {
   int backward;
 };
-template <class K, class Probe>
-struct Ambiguous : K, Probe {};
 
-// A member of that name makes the look-up in a class that inherits both ambiguous. Finding it by name and not
-// by calling it keeps a generic lambda, or a member with a slip in its signature, from being taken for no
-// entry at all.
+// Finding it by name and not by calling it keeps a generic lambda, or a member with a slip in its signature,
+// from being taken for no entry at all.
 template <class K>
 concept NamesFusedEntry = std::is_class_v<K> && !std::is_final_v<K> && !requires {
   &Ambiguous<K, NamesFused>::fused;
@@ -69,9 +68,33 @@ concept WantsCallersScalars = requires {
 template <class K, class Problem, class Transforms>
 concept FusingKernel = detail::FusedCallable<K, Problem, Transforms>;
 
+/// A call of a kernel, cut into phases of tasks. Tasks of a phase may run at the same time and in any order,
+/// and a phase begins when all tasks of the one before have ended; no result depends on who runs what. A
+/// worker, in [0, context.concurrency()), runs one task at a time.
+template <class P>
+concept KernelPlan = requires(P& plan, const P& made, Index phase, Index task, int worker) {
+  { made.phases() } -> std::convertible_to<Index>;
+  { made.tasks(phase) } -> std::convertible_to<Index>;
+  plan.run(phase, task, worker);
+};
+
+/// A kernel that can also hand out its call instead of running it, for hosts whose workers enter together:
+///
+///     kernel.plan(problem, transforms, context)
+///
+/// The plan has copies of problem and transforms, and its memory from the context, for as long as it lives.
+/// Making it checks and allocates all that a call does and writes nothing; without output rows it has no
+/// phases.
+template <class K, class Problem, class Transforms>
+concept PlanningKernel = requires(const K& kernel, const Problem& problem, const Transforms& transforms,
+                                  const Context& context) {
+  { kernel.plan(problem, transforms, context) } -> KernelPlan;
+};
+
 namespace detail {
 
-/// A kernel around another: passes calls on, and what it says of itself, but not its fused entry.
+/// A kernel around another: passes calls on, and what it says of itself, but neither its fused entry nor its
+/// plan.
 template <class K>
 struct WrappedKernel {
   K kernel;

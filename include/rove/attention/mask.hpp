@@ -25,10 +25,9 @@ ROVE_BEGIN_TAGGED
 ///   kv_len differ must say where its queries stand. Missing: true.
 /// - `TileVisibility tile(const TileRange&) const`: none, some or all of a rectangle. Missing: some.
 /// - `std::uint64_t bits(const Site& first, int count) const`: bit i is the visibility of slot + i, key + i
-/// and
-///   the rest of `first`; 0 <= count <= 64, the higher bits are 0. Missing: asked one by one.
-/// - `void prefetch(const Site& first, Index count) const`: a hint that slots first.slot + i, i < count, are
-///   the next to be asked about.
+///   and the rest of `first`; 0 <= count <= 64, the higher bits are 0. Missing: asked one by one.
+/// - `void prefetch(const Site& first, Index count) const`: a hint that the slots first.slot + i, i < count,
+///   count >= 1, of the row will be asked about soon; `query` and `key` are not set.
 template <class M>
 concept Mask = std::copy_constructible<M> && requires(const M& mask, const Site& site) {
   { mask.visible(site) } -> std::convertible_to<bool>;
@@ -86,6 +85,14 @@ ROVE_ALWAYS_INLINE constexpr bool mask_order_aware(const M& mask) {
   } else {
     return true;
   }
+}
+
+/// Whether `prefetch` is there to be called.
+template <Mask M>
+constexpr bool mask_prefetches() {
+  static_assert(detail::HasPrefetch<M> || !detail::NamesPrefetch<M>,
+                "the mask's prefetch cannot be called as void prefetch(const Site&, Index) const");
+  return detail::HasPrefetch<M>;
 }
 
 /// none, some or all of the tile; `some` may be said of any.
@@ -156,9 +163,9 @@ class And {
     return mask_bits(left_, first, count) & mask_bits(right_, first, count);
   }
   void prefetch(const Site& first, Index count) const
-      requires(detail::HasPrefetch<Left> || detail::HasPrefetch<Right>) {
-    if constexpr (detail::HasPrefetch<Left>) left_.prefetch(first, count);
-    if constexpr (detail::HasPrefetch<Right>) right_.prefetch(first, count);
+      requires(mask_prefetches<Left>() || mask_prefetches<Right>()) {
+    if constexpr (mask_prefetches<Left>()) left_.prefetch(first, count);
+    if constexpr (mask_prefetches<Right>()) right_.prefetch(first, count);
   }
 
  private:
@@ -188,9 +195,9 @@ class Or {
     return mask_bits(left_, first, count) | mask_bits(right_, first, count);
   }
   void prefetch(const Site& first, Index count) const
-      requires(detail::HasPrefetch<Left> || detail::HasPrefetch<Right>) {
-    if constexpr (detail::HasPrefetch<Left>) left_.prefetch(first, count);
-    if constexpr (detail::HasPrefetch<Right>) right_.prefetch(first, count);
+      requires(mask_prefetches<Left>() || mask_prefetches<Right>()) {
+    if constexpr (mask_prefetches<Left>()) left_.prefetch(first, count);
+    if constexpr (mask_prefetches<Right>()) right_.prefetch(first, count);
   }
 
  private:

@@ -29,11 +29,19 @@ template <class T>
 concept NamesOrderAware = requires {
   &T::order_aware;
 };
-
 template <class T>
 concept HasPrefetch = requires(const T& t, const Site& first, Index count) {
   t.prefetch(first, count);
 };
+template <class T>
+concept NamesPrefetch = requires {
+  &T::prefetch;
+};
+
+/// Of a template there is no address to ask for. But a member of the same name makes the look-up in a class
+/// that inherits T and Probe ambiguous; final classes cannot be asked so.
+template <class T, class Probe>
+struct Ambiguous : T, Probe {};
 
 }  // namespace detail
 

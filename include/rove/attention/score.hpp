@@ -32,9 +32,10 @@ ROVE_BEGIN_TAGGED
 ///   whether there is one.
 /// - `P packet(P s, const Site& first) const`, a template over `simd::PacketLike P`: the score of slots
 ///   first.slot + i with keys first.key + i in lane i, lane by lane the bits of the scalar form. It is asked
-///   about keys that the mask hides, too. Missing: asked one by one, for visible keys only.
-/// - `void prefetch(const Site& first, Index count) const`: a hint that slots first.slot + i, i < count, are
-///   the next to be asked about.
+///   about keys that the mask hides, too, but about no slots that are not in use. Missing: asked one by one,
+///   for visible keys only.
+/// - `void prefetch(const Site& first, Index count) const`: a hint that the slots first.slot + i, i < count,
+///   count >= 1, of the row will be asked about soon; `query` and `key` are not set.
 template <class S>
 concept Score = std::copy_constructible<S> && requires(const S& score, const Site& site, float f, double d) {
   { score(f, site) } -> std::same_as<float>;
@@ -59,6 +60,13 @@ namespace detail {
 template <class S>
 concept HasDifferentiable = requires(const S& score) {
   { score.differentiable() } -> std::convertible_to<bool>;
+};
+struct NamesPacket {
+  int packet;
+};
+template <class S>
+concept NamesPacketForm = std::is_class_v<S> && !std::is_final_v<S> && !requires {
+  &Ambiguous<S, NamesPacket>::packet;
 };
 
 }  // namespace detail
@@ -93,6 +101,22 @@ ROVE_ALWAYS_INLINE constexpr bool score_differentiable(const S& score) {
   } else {
     return DifferentiableScore<S>;
   }
+}
+
+/// Whether `packet` is there to be called for P.
+template <Score S, simd::PacketLike P>
+inline constexpr bool score_takes_packets = [] {
+  static_assert(PacketScore<S, P> || !detail::NamesPacketForm<S>,
+                "the score's packet cannot be called as P packet(P, const Site&) const");
+  return PacketScore<S, P>;
+}();
+
+/// Whether `prefetch` is there to be called.
+template <Score S>
+constexpr bool score_prefetches() {
+  static_assert(detail::HasPrefetch<S> || !detail::NamesPrefetch<S>,
+                "the score's prefetch cannot be called as void prefetch(const Site&, Index) const");
+  return detail::HasPrefetch<S>;
 }
 
 /// The logit as it is: the score of a problem that was given none.
@@ -138,7 +162,8 @@ class ScoreChain {
     return second_.dscore(between, s_out, site) * first_.dscore(s_in, between, site);
   }
   template <simd::PacketLike P>
-  P packet(P s, const Site& site) const requires(PacketScore<First, P>&& PacketScore<Second, P>) {
+  P packet(P s, const Site& site) const
+      requires(score_takes_packets<First, P>&& score_takes_packets<Second, P>) {
     return second_.packet(first_.packet(s, site), site);
   }
   constexpr void check(const AttentionShape& shape) const {
@@ -146,9 +171,9 @@ class ScoreChain {
     score_check(second_, shape);
   }
   void prefetch(const Site& site, Index count) const
-      requires(detail::HasPrefetch<First> || detail::HasPrefetch<Second>) {
-    if constexpr (detail::HasPrefetch<First>) first_.prefetch(site, count);
-    if constexpr (detail::HasPrefetch<Second>) second_.prefetch(site, count);
+      requires(score_prefetches<First>() || score_prefetches<Second>()) {
+    if constexpr (score_prefetches<First>()) first_.prefetch(site, count);
+    if constexpr (score_prefetches<Second>()) second_.prefetch(site, count);
   }
   constexpr bool order_aware() const { return score_order_aware(first_) || score_order_aware(second_); }
   constexpr bool differentiable() const {
@@ -159,6 +184,11 @@ class ScoreChain {
   [[no_unique_address]] First first_;
   [[no_unique_address]] Second second_;
 };
+
+/// A chain takes packets where both of its scores do.
+template <class First, class Second, simd::PacketLike P>
+inline constexpr bool score_takes_packets<ScoreChain<First, Second>, P> =
+    score_takes_packets<First, P>&& score_takes_packets<Second, P>;
 
 /// The scores from left to right: `soft_cap(50) | alibi(8)` caps and then adds. Found through one operand of
 /// rove's own; the other may be anybody's.

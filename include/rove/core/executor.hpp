@@ -1,6 +1,7 @@
 /// \file
-/// Who runs the tasks: the `Executor` concept, the serial executor, and one type that holds any executor.
-/// `core/pool_executor.hpp` and `core/openmp_executor.hpp` have the parallel ones. rove owns no threads.
+/// Who runs the tasks: the `Executor` concept, the serial executor, workers that the host runs itself, and
+/// one type that holds any executor. `core/pool_executor.hpp` and `core/openmp_executor.hpp` have the
+/// parallel ones. rove owns no threads.
 #pragma once
 
 #include <concepts>
@@ -59,6 +60,22 @@ class SerialExecutor {
   void for_each(Index n, TaskRef task) const {
     for (Index index = 0; index < n; ++index) task(index, 0);
   }
+};
+
+/// Stands for workers that the host runs itself: a context made of it has memory for that many, for a plan
+/// (`op/plan.hpp`) that they carry out. A call needs no one but its caller: its tasks run on the calling
+/// thread, in order, as worker 0.
+class HostWorkers {
+ public:
+  explicit HostWorkers(int workers) : workers_(workers) {
+    ROVE_EXPECT(workers >= 1, "HostWorkers: workers is ", workers, ", at least 1 is needed");
+  }
+
+  int concurrency() const { return workers_; }
+  void for_each(Index n, TaskRef task) const { SerialExecutor().for_each(n, task); }
+
+ private:
+  int workers_;
 };
 
 /// An executor that stays where it is: for those that cannot be moved or that several contexts share.

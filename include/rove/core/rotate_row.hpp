@@ -61,20 +61,28 @@ ROVE_ALWAYS_INLINE void rotate_packets(const Table* cos, const Table* sin, const
   for (int i = 0; i < n; ++i) simd::store(to_y + i * width, y[i]);
 }
 
-/// Turns a run of pairs. Both of a pair are read before either is written.
+/// Turns pairs whose x lie side by side, and whose y do, by whole packets; returns how many pairs those were.
 template <Direction direction, simd::PacketLike P, Accumulator Table, Scalar T>
-void rotate_pairs(const Table* cos, const Table* sin, Index pairs, PairRun<const T> from, PairRun<T> to) {
+ROVE_ALWAYS_INLINE Index rotate_contiguous(const Table* cos, const Table* sin, Index pairs, const T* from_x,
+                                           const T* from_y, T* to_x, T* to_y) {
   constexpr int width = simd::width<P>;
   Index k = 0;
-  if (from.step == 1 && to.step == 1) {
-    for (; k + 4 * width <= pairs; k += 4 * width) {
-      rotate_packets<direction, 4, P>(cos + k, sin + k, from.x + k, from.y + k, to.x + k, to.y + k);
-    }
-    for (; k + width <= pairs; k += width) {
-      rotate_packets<direction, 1, P>(cos + k, sin + k, from.x + k, from.y + k, to.x + k, to.y + k);
-    }
+  for (; k + 4 * width <= pairs; k += 4 * width) {
+    rotate_packets<direction, 4, P>(cos + k, sin + k, from_x + k, from_y + k, to_x + k, to_y + k);
   }
-  for (; k < pairs; k += width) {
+  for (; k + width <= pairs; k += width) {
+    rotate_packets<direction, 1, P>(cos + k, sin + k, from_x + k, from_y + k, to_x + k, to_y + k);
+  }
+  return k;
+}
+
+/// Turns a run of pairs, any distance apart. Both of a pair are read before either is written. Apart from the
+/// loops above so that rows of whole packets do not pay for it.
+template <Direction direction, simd::PacketLike P, Accumulator Table, Scalar T>
+ROVE_NO_INLINE void rotate_pairs(const Table* cos, const Table* sin, Index pairs, PairRun<const T> from,
+                                 PairRun<T> to) {
+  constexpr int width = simd::width<P>;
+  for (Index k = 0; k < pairs; k += width) {
     const int count = pairs - k < width ? static_cast<int>(pairs - k) : width;
     P x = simd::gather<P>(from.x + k * from.step, from.step, count);
     P y = simd::gather<P>(from.y + k * from.step, from.step, count);
@@ -87,7 +95,8 @@ void rotate_pairs(const Table* cos, const Table* sin, Index pairs, PairRun<const
 /// The same for pairs (2k, 2k + 1) side by side, by whole packets; returns how many pairs those were. In
 /// lanes x y x y …, a row times (c, c) plus the row with its pairs swapped times (-s, s).
 template <Direction direction, simd::PacketLike P, Accumulator Table, Scalar T>
-Index rotate_adjacent(const Table* cos, const Table* sin, Index pairs, const T* from, T* to) {
+ROVE_ALWAYS_INLINE Index rotate_adjacent(const Table* cos, const Table* sin, Index pairs, const T* from,
+                                         T* to) {
   constexpr Index step = simd::width<P> / 2;
   Index k = 0;
   for (; k + step <= pairs; k += step) {
@@ -122,23 +131,26 @@ void rotate_row(Pairing pairing, const Table* cos, const Table* sin, Index pairs
   static_assert(!(std::is_same_v<Acc, double> && std::is_same_v<Table, float>),
                 "rows in double need a table in double: a float table would be the least accurate part");
   if (pairs == 0) return;  // the pointers may be null
-  if (pairing == Pairing::half_split) {
-    detail::rotate_pairs<direction, P>(
-        cos, sin, pairs, detail::PairRun<const T>{from, from + pairs * from_stride, from_stride},
-        detail::PairRun<T>{to, to + pairs * to_stride, to_stride});
-    return;
-  }
+  const bool contiguous = from_stride == 1 && to_stride == 1;
   Index done = 0;
-  if constexpr (!simd::is_scalar<P> && std::is_same_v<Table, Acc>) {
-    if (from_stride == 1 && to_stride == 1) {
-      done = detail::rotate_adjacent<direction, P>(cos, sin, pairs, from, to);
+  // From the first x to the first y, and from one pair to the next, in channels.
+  Index other = 1, step = 2;
+  if (pairing == Pairing::half_split) {
+    other = pairs;
+    step = 1;
+    if (contiguous) {
+      done = detail::rotate_contiguous<direction, P>(cos, sin, pairs, from, from + pairs, to, to + pairs);
     }
+  } else if constexpr (!simd::is_scalar<P> && std::is_same_v<Table, Acc>) {
+    if (contiguous) done = detail::rotate_adjacent<direction, P>(cos, sin, pairs, from, to);
   }
-  from += 2 * done * from_stride;
-  to += 2 * done * to_stride;
-  detail::rotate_pairs<direction, P>(cos + done, sin + done, pairs - done,
-                                     detail::PairRun<const T>{from, from + from_stride, 2 * from_stride},
-                                     detail::PairRun<T>{to, to + to_stride, 2 * to_stride});
+  if (done == pairs) return;
+  from += done * step * from_stride;
+  to += done * step * to_stride;
+  detail::rotate_pairs<direction, P>(
+      cos + done, sin + done, pairs - done,
+      detail::PairRun<const T>{from, from + other * from_stride, step * from_stride},
+      detail::PairRun<T>{to, to + other * to_stride, step * to_stride});
 }
 
 /// The same in place.

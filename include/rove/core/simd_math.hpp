@@ -80,18 +80,6 @@ ROVE_ALWAYS_INLINE P power_of_two(P shifted) {
   }
 }
 
-/// The size of x with the sign of `sign`.
-template <simd::PacketLike P>
-ROVE_ALWAYS_INLINE P with_sign(P x, P sign) {
-  constexpr auto size_bits = static_cast<bits_t<simd::lane_t<P>>>(~bits_t<simd::lane_t<P>>{0} >> 1);
-  if constexpr (simd::is_scalar<P>) {
-    return from_bits<P>((to_bits(x) & size_bits) | (to_bits(sign) & ~size_bits));
-  } else {
-    using Words = typename P::Words;
-    return {(typename P::Lanes)(((Words)(x.lanes) & size_bits) | ((Words)(sign.lanes) & ~size_bits))};
-  }
-}
-
 /// x = n ln 2 + r and e^r = 1 + r + r² tail, |r| <= ln 2 / 2.
 template <class P>
 struct ReducedExponent {

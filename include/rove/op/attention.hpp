@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "rove/attention/kernel.hpp"
-#include "rove/attention/tiled.hpp"
 #include "rove/attention/problem.hpp"
+#include "rove/attention/tiled.hpp"
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/context.hpp"
@@ -32,6 +32,19 @@ Problem with_logit_factor(Problem problem, double factor) {
   ROVE_EXPECT(factor > 0, "the frames' logit factor must be positive, got ", factor);
   problem.logit_factor *= factor;
   return problem;
+}
+
+/// What a kernel is given: the problem checked, alone and against the frames, with their factor.
+template <class Problem, Frame FQ, Frame FK, Frame FV, Frame FO>
+Problem checked(const Problem& problem, const Frames<FQ, FK, FV, FO>& frames) {
+  using Acc = typename Problem::accumulator;
+  static_assert(
+      turns<FQ, Acc> && turns<FK, Acc> && turns<FV, Acc> && turns<FO, Acc>,
+      "a frame cannot be applied to rows of the problem's accumulator type (float; double if any operand "
+      "is)");
+  problem.check();
+  check_frames(problem, frames);
+  return with_logit_factor(problem, frames.logit_factor);
 }
 
 template <class Problem, class Transforms, class K>
@@ -82,16 +95,9 @@ template <Scalar TQ, KeyValues KV, Scalar TOut, Mask M, Score S, Frame FQ, Frame
           class K = DefaultKernel>
 void attention(const AttentionProblem<TQ, KV, TOut, M, S>& problem, const Frames<FQ, FK, FV, FO>& frames,
                const Context& context = {}, const K& kernel = {}) {
-  using Acc = typename AttentionProblem<TQ, KV, TOut, M, S>::accumulator;
-  static_assert(
-      detail::turns<FQ, Acc> && detail::turns<FK, Acc> && detail::turns<FV, Acc> && detail::turns<FO, Acc>,
-      "a frame cannot be applied to rows of the problem's accumulator type (float; double if any operand "
-      "is)");
-  problem.check();
-  detail::check_frames(problem, frames);
-  if (problem.out.empty()) return;
-  detail::run(detail::with_logit_factor(problem, frames.logit_factor), detail::frame_transforms(frames),
-              context, kernel);
+  const auto checked = detail::checked(problem, frames);
+  if (checked.out.empty()) return;
+  detail::run(checked, detail::frame_transforms(frames), context, kernel);
 }
 
 /// RoVE attention of a sequence over itself:

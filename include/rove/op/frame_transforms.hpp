@@ -86,6 +86,11 @@ FrameTransforms<Q, K, V, O> frame_transforms(const Frames<Q, K, V, O>& frames) {
           OutputTransform<O>(frames.output)};
 }
 
+/// Without frames, those of a call that takes none.
+inline RowTransforms<> frame_transforms(const Frames<>&) {
+  return {};
+}
+
 }  // namespace detail
 
 ROVE_END_TAGGED

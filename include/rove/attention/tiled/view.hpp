@@ -43,7 +43,8 @@ void look(const Problem& problem, Index b, Index head, Index row, int count, Ind
   constexpr int words = BlockView<rows>::words;
   const Index query = problem.first_query(b) + row;
   const IndexRun run = problem.kv.indices(b, used.first);
-  if (run.count >= used.count()) {
+  const bool straight = run.count >= used.count();
+  if (straight) {
     const TileRange range{b,         head,  row,           row + count, used.first,
                           used.last, query, query + count, run.first,   run.first + used.count()};
     switch (mask_tile(problem.mask, range)) {
@@ -58,11 +59,30 @@ void look(const Problem& problem, Index b, Index head, Index row, int count, Ind
         break;
     }
   }
-  std::uint64_t any[std::size_t{words}] = {};
   for (int r = 0; r < count; ++r) {
     for (std::uint64_t& word : view.bits[r]) word = 0;
-    visible_slots(problem, Site{b, head, row + r, 0, query + r, 0}, origin, used, view.bits[r]);
-    for (int w = 0; w < words; ++w) any[w] |= view.bits[r][w];
+  }
+  std::uint64_t any[std::size_t{words}] = {};
+  // By 64 places: under a causal mask most of them are seen by all rows or by none.
+  for (int w = 0; w < words; ++w) {
+    const SlotRange part{(std::max)(used.first, origin + 64 * w),
+                         (std::min)(used.last, origin + 64 * w + 64)};
+    if (part.empty()) continue;
+    TileVisibility seen = TileVisibility::some;
+    if (straight) {
+      const Index key = run.first + (part.first - used.first);
+      seen = mask_tile(problem.mask, TileRange{b, head, row, row + count, part.first, part.last, query,
+                                               query + count, key, key + part.count()});
+    }
+    if (seen == TileVisibility::none) continue;
+    for (int r = 0; r < count; ++r) {
+      if (seen == TileVisibility::all) {
+        view.bits[r][w] = bit_range(part.first - origin - 64 * w, part.last - origin - 64 * w, 64);
+      } else {
+        visible_slots(problem, Site{b, head, row + r, 0, query + r, 0}, origin, part, view.bits[r]);
+      }
+      any[w] |= view.bits[r][w];
+    }
   }
   view.first = longest_key_block;
   for (int w = 0; w < words; ++w) {
