@@ -15,6 +15,7 @@ namespace {
 using rove::AnyExecutor;
 using rove::Executor;
 using rove::ExecutorRef;
+using rove::HostWorkers;
 using rove::Index;
 using rove::SerialExecutor;
 using rove::TaskRef;
@@ -23,6 +24,7 @@ using std::chrono::seconds;
 static_assert(Executor<SerialExecutor> && Executor<const SerialExecutor>);
 static_assert(Executor<AnyExecutor> && Executor<test::StridedThreads>);
 static_assert(Executor<ExecutorRef<test::StridedThreads>>);
+static_assert(Executor<HostWorkers> && Executor<const HostWorkers>);
 static_assert(!Executor<int> && !Executor<std::vector<int>>);
 static_assert(std::is_trivially_copyable_v<TaskRef> && sizeof(TaskRef) == 2 * sizeof(void*));
 static_assert(!std::is_convertible_v<int, TaskRef>);
@@ -60,6 +62,17 @@ TEST(SerialExecutor, runs_in_order_as_worker_0) {
   auto record = [&](Index index, int) { order.push_back(index); };
   serial.for_each(4, TaskRef(record));
   EXPECT_EQ(order, (std::vector<Index>{0, 1, 2, 3}));
+}
+
+TEST(HostWorkers, count_as_many_and_a_call_runs_as_the_first) {
+  HostWorkers workers(3);
+  EXPECT_EQ(workers.concurrency(), 3);
+  for (const Index n : test::task_counts) test::expect_each_index_once(workers, n);
+  std::vector<int> by;
+  auto record = [&](Index, int worker) { by.push_back(worker); };
+  workers.for_each(4, TaskRef(record));
+  EXPECT_EQ(by, (std::vector<int>{0, 0, 0, 0}));
+  EXPECT_EQ(test::error_of([] { HostWorkers(0); }), "HostWorkers: workers is 0, at least 1 is needed");
 }
 
 TEST(AnyExecutor, is_serial_when_empty_or_moved_from) {
