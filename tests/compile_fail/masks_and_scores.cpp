@@ -29,6 +29,11 @@ struct Half {
     return rove::TileVisibility::some;
   }
 #endif
+#if ROVE_PROBE == 6
+  void prefetch(rove::Site&, rove::Index) const {}
+#else
+  void prefetch(const rove::Site&, rove::Index) const {}
+#endif
 };
 
 struct Steep {
@@ -50,7 +55,35 @@ struct Steep {
     return false;
   }
 #endif
+  template <rove::simd::PacketLike P>
+#if ROVE_PROBE == 7
+  P packet(P s, const rove::Site&) {
+#else
+  P packet(P s, const rove::Site&) const {
+#endif
+    return s + s;
+  }
+#if ROVE_PROBE == 8
+  void prefetch(const rove::Site&) const {}
+#else
+  void prefetch(const rove::Site&, rove::Index) const {}
+#endif
 };
+
+/// In a chain, too: one that takes no packets, because its second score has no such form, and asks its first.
+struct Plain {
+  template <class Acc>
+  Acc operator()(Acc s, const rove::Site&) const {
+    return s;
+  }
+};
+using Chain = rove::ScoreChain<Steep, Plain>;
+static_assert(!rove::score_takes_packets<Chain, rove::simd::packet_t<float>>);
+static_assert(rove::score_takes_packets<Steep, rove::simd::packet_t<float>> &&
+              rove::score_takes_packets<Steep, double> && !rove::score_takes_packets<Plain, double>);
+static_assert(rove::mask_prefetches<Half>() && rove::mask_prefetches<rove::And<rove::AllVisible, Half>>());
+static_assert(!rove::mask_prefetches<rove::And<rove::AllVisible, rove::AllVisible>>());
+static_assert(rove::score_prefetches<Chain>() && !rove::score_prefetches<rove::ScoreChain<Plain, Plain>>());
 
 }  // namespace
 

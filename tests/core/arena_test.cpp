@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,7 +54,7 @@ TEST(Arena, pieces_are_aligned_and_apart) {
     EXPECT_EQ(static_cast<Index>(piece.size()), count);
     if (count == 0) continue;
     EXPECT_TRUE(is_aligned(piece));
-    EXPECT_NE(piece.data(), end - 1);
+    EXPECT_NE(piece.data() + 1, end);
     std::memset(piece.data(), 0xAB, piece.size());
     end = piece.data() + piece.size();
   }
@@ -131,6 +132,66 @@ TEST(Arena, one_block_that_was_enough_is_kept) {
   call(10);
   EXPECT_EQ(context.allocations(), 1);
   EXPECT_EQ(context.high_water(), 4096);
+}
+
+TEST(Arena, large_blocks_are_whole_large_pages) {
+  using rove::detail::huge_page;
+  const Index threshold = static_cast<Index>(rove::detail::huge_page_threshold);
+  // The block's own head is counted with what is asked for.
+  for (const Index bytes :
+       {threshold - 2 * 128, threshold - 128, threshold, static_cast<Index>(huge_page) - 128,
+        static_cast<Index>(huge_page), static_cast<Index>(3 * huge_page)}) {
+    SCOPED_TRACE(bytes);
+    const Context context;
+    const test::CountedAllocations allocations;
+    test::largest_allocation = {};
+    Context::Scope scope(context);
+    const std::span<std::byte> piece = scope.allocate<std::byte>(bytes);
+    std::memset(piece.data(), 0xAB, piece.size());
+    EXPECT_EQ(context.bytes_reserved(), bytes) << "what is added to fill a page is not counted";
+#if !defined(ROVE_TEST_COUNTS_NOTHING)
+    EXPECT_EQ(allocations(), 1);
+    const bool large = bytes + 128 >= threshold;
+    const std::size_t needed = static_cast<std::size_t>(bytes + 128);
+    EXPECT_EQ(test::largest_allocation.alignment, large ? huge_page : std::size_t{128});
+    EXPECT_EQ(test::largest_allocation.bytes,
+              large ? (needed + huge_page - 1) / huge_page * huge_page : needed);
+#endif
+    if (bytes + 128 >= threshold) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.data()) % huge_page, 128U);
+    }
+  }
+}
+
+TEST(Arena, large_blocks_join_and_are_found_again) {
+  const Context context;
+  const auto call = [&context] {
+    Context::Scope scope(context);
+    const std::span<float> first = scope.allocate<float>(600000);
+    Context::Scope inner(context);
+    const std::span<float> second = inner.allocate<float>(700000);
+    first[599999] = 1;
+    second[699999] = 2;
+    return reinterpret_cast<std::uintptr_t>(first.data()) % rove::detail::huge_page;
+  };
+  EXPECT_EQ(call(), 128U);
+  const Index first = context.allocations();
+  EXPECT_EQ(first, 3) << "two blocks, then one in their place";
+  const test::CountedAllocations allocations;
+  for (int again = 0; again < 3; ++again) EXPECT_EQ(call(), 128U);
+  EXPECT_EQ(context.allocations(), first);
+  EXPECT_EQ(allocations(), 0);
+}
+
+TEST(Arena, memory_that_is_not_there_is_an_error_that_changes_nothing) {
+  const Context context;
+  Context::Scope scope(context);
+  // More than any system has, and more than can be rounded up to a page.
+  for (const Index bytes : {Index{1} << 60, largest - 1023, largest - 128 - 127}) {
+    EXPECT_THROW(scope.allocate<std::byte>(bytes), std::bad_alloc) << bytes;
+  }
+  EXPECT_EQ(context.bytes_reserved(), 0);
+  EXPECT_EQ(scope.allocate<float>(5).size(), 5u);
 }
 
 TEST(Arena, sizes_that_creep_up_seldom_allocate) {

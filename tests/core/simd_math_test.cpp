@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <type_traits>
@@ -99,6 +100,76 @@ TYPED_TEST(SimdMath, exp2_kernel_is_within_three_ulp) {
     EXPECT_LE(worst, (std::is_same_v<Acc, float> ? 2.5L : 1.5L));
     EXPECT_GE(worst, 0.6L);  // a comparison with itself would show here
   }
+}
+
+TYPED_TEST(SimdMath, below_the_cut_powers_are_plus_zero) {
+  using P = TypeParam;
+  using Acc = simd::lane_t<P>;
+  constexpr int width = simd::width<P>;
+  const Acc cut = simd::exp2_cut<Acc>;
+  std::vector<Acc> below{-infinity<Acc>, -(std::numeric_limits<Acc>::max)(), std::nextafter(cut, Acc(-1e9))};
+  if constexpr (std::is_same_v<Acc, float>) {
+    // Every 997th float from the cut down.
+    std::uint32_t bits;
+    std::memcpy(&bits, &below.back(), sizeof bits);
+    for (; bits < 0xff800000U; bits += 997) {
+      float x;
+      std::memcpy(&x, &bits, sizeof x);
+      below.push_back(x);
+    }
+  } else {
+    std::mt19937_64 random(3);
+    std::uniform_real_distribution<double> exponent(0, 1000);
+    for (int i = 0; i < 200000; ++i)
+      below.push_back(static_cast<Acc>(cut - std::exp2(exponent(random) - 43)));
+    for (double x = -1100; x < cut; x += 0.01) below.push_back(static_cast<Acc>(x));
+  }
+  while (below.size() % static_cast<std::size_t>(width) != 0) below.push_back(Acc(-1000));
+  std::size_t different = 0;
+  for (std::size_t start = 0; start < below.size(); start += static_cast<std::size_t>(width)) {
+    const P power = simd::exp2_kernel(simd::load<P>(&below[start]));
+    const P zero = simd::broadcast<P>(0);
+    different += std::memcmp(&power, &zero, sizeof power) != 0;
+  }
+  EXPECT_EQ(different, 0U);
+  // Lanes beside them are as they were.
+  for (int at = 0; at < width; ++at) {
+    for (const Acc low : {below[0], below[1], below[2], Acc(-150)}) {
+      Acc lanes[std::size_t{width}];
+      for (int i = 0; i < width; ++i) lanes[i] = i == at ? low : cut / static_cast<Acc>(i + 1);
+      const P power = simd::exp2_kernel(simd::load<P>(lanes));
+      for (int i = 0; i < width; ++i) {
+        ASSERT_EQ(simd::lane(power, i), i == at ? Acc(0) : simd::exp2_kernel(lanes[i]));
+      }
+    }
+  }
+}
+
+TYPED_TEST(SimdMath, powers_are_those_of_the_plain_formula) {
+  // What the kernel is said to compute, selected at the end: above the cut the same bits.
+  using P = TypeParam;
+  using Acc = simd::lane_t<P>;
+  constexpr int width = simd::width<P>;
+  const auto plain = [](Acc x) {
+    const Acc n = std::nearbyint(x), f = x - n;
+    Acc sum = rove::detail::ExpConstants<Acc>::exp2[0];
+    for (std::size_t i = 1; i < std::size(rove::detail::ExpConstants<Acc>::exp2); ++i) {
+      sum = rove::mul_add(sum, f, rove::detail::ExpConstants<Acc>::exp2[i]);
+    }
+    const Acc power = std::ldexp(Acc(1), static_cast<int>(n));
+    return rove::mul_add(power * f, sum, power);
+  };
+  std::size_t different = 0, seen = 0;
+  for (const Acc x : arguments<Acc>()) {
+    if (!(x >= simd::exp2_cut<Acc> && x <= 0)) continue;
+    const P power = simd::exp2_kernel(simd::broadcast<P>(x));
+    const Acc first = simd::lane(power, 0), last = simd::lane(power, width - 1), right = plain(x);
+    different +=
+        std::memcmp(&first, &right, sizeof right) != 0 || std::memcmp(&last, &right, sizeof right) != 0;
+    ++seen;
+  }
+  EXPECT_EQ(different, 0U);
+  EXPECT_GT(seen, 100000U);
 }
 
 TYPED_TEST(SimdMath, tanh_is_within_three_ulp) {

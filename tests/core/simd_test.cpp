@@ -236,6 +236,120 @@ TYPED_TEST(Packets, pairs_swap_double_and_change_sign) {
   }
 }
 
+TYPED_TEST(Packets, size_and_sign_of_every_lane) {
+  using P = TypeParam;
+  using Acc = simd::lane_t<P>;
+  constexpr int width = simd::width<P>;
+  const std::size_t count = 4096;
+  const auto a = awkward<Acc>(count, 6), b = awkward<Acc>(count, 7);
+  for (std::size_t start = 0; start + width <= count; start += width) {
+    const P size = simd::abs(simd::load<P>(&a[start])), sign = simd::load<P>(&b[start]);
+    const P joined = simd::with_sign(size, sign);
+    for (int i = 0; i < width; ++i) {
+      const Acc x = a[start + static_cast<std::size_t>(i)], y = b[start + static_cast<std::size_t>(i)];
+      // By bits, for NaN and zeros too.
+      ASSERT_EQ(bytes(simd::lane(size, i)), bytes(std::fabs(x))) << x;
+      ASSERT_EQ(bytes(simd::lane(joined, i)), bytes(std::copysign(x, y))) << x << ' ' << y;
+    }
+  }
+}
+
+TYPED_TEST(Packets, lane_numbers_count_from_zero) {
+  const auto numbers = simd::lane_numbers<TypeParam>();
+  for (int i = 0; i < simd::width<TypeParam>; ++i) {
+    EXPECT_EQ(bytes(simd::lane(numbers, i)), bytes(static_cast<simd::lane_t<TypeParam>>(i)));
+  }
+}
+
+TYPED_TEST(Packets, a_transposed_square_has_its_rows_as_columns) {
+  using P = TypeParam;
+  using Acc = simd::lane_t<P>;
+  constexpr int width = simd::width<P>;
+  const auto numbers = awkward<Acc>(std::size_t{width} * width, 8);
+  P rows[std::size_t{width}];
+  for (int i = 0; i < width; ++i) rows[i] = simd::load<P>(&numbers[static_cast<std::size_t>(i * width)]);
+  simd::transpose<P>(rows);
+  for (int i = 0; i < width; ++i) {
+    for (int j = 0; j < width; ++j) {
+      ASSERT_EQ(bytes(simd::lane(rows[i], j)), bytes(numbers[static_cast<std::size_t>(j * width + i)]))
+          << i << ' ' << j;
+    }
+  }
+}
+
+/// The tree of `reduce`, written out.
+template <class Acc, class Fold>
+Acc tree(const Acc (&lanes)[16], Fold fold) {
+  Acc left[16];
+  std::copy(lanes, lanes + 16, left);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) left[i] = fold(left[i], left[i + half]);
+  }
+  return left[0];
+}
+
+TYPED_TEST(Packets, many_sums_at_once_are_those_of_one_at_a_time) {
+  using P = TypeParam;
+  using Acc = simd::lane_t<P>;
+  constexpr int width = simd::width<P>;
+  std::mt19937 random(9);
+  std::normal_distribution<double> normal(0, 1);
+  const auto add = [](auto a, auto b) { return a + b; };
+  // Neither associative nor commutative: it tells left from right and every order from every other.
+  const auto lean = [](auto a, auto b) {
+    return simd::mul_add(a, simd::broadcast<decltype(a)>(Acc(0.625)), b);
+  };
+  for (int trial = 0; trial < 100; ++trial) {
+    Acc lanes[std::size_t{width}][16];
+    P sums[std::size_t{width}], leant[std::size_t{width}];
+    for (int r = 0; r < width; ++r) {
+      for (Acc& lane : lanes[r]) lane = static_cast<Acc>(std::exp(trial < 50 ? 6 * normal(random) : 0.1));
+      if (trial >= 50) lanes[r][trial % 16] = static_cast<Acc>(normal(random));
+      P parts[simd::parts<P>];
+      for (int i = 0; i < simd::parts<P>; ++i) parts[i] = simd::load<P>(lanes[r] + i * width);
+      sums[r] = simd::fold_parts<P>(parts, add);
+      leant[r] = simd::fold_parts<P>(parts, lean);
+      ASSERT_EQ(bytes(simd::reduce<P>(parts, lean)), bytes(tree(lanes[r], lean)));
+    }
+    const P sum = simd::reduce_each<P>(sums, add), other = simd::reduce_each<P>(leant, lean);
+    for (int r = 0; r < width; ++r) {
+      ASSERT_EQ(bytes(simd::lane(sum, r)), bytes(tree(lanes[r], add))) << r;
+      ASSERT_EQ(bytes(simd::lane(other, r)), bytes(tree(lanes[r], lean))) << r;
+    }
+  }
+}
+
+TYPED_TEST(Packets, many_maxima_at_once_pass_over_nan) {
+  using P = TypeParam;
+  using Acc = simd::lane_t<P>;
+  constexpr int width = simd::width<P>;
+  const Acc nan = std::numeric_limits<Acc>::quiet_NaN(), infinity = std::numeric_limits<Acc>::infinity();
+  for (int at = 0; at < width; ++at) {
+    for (int poisoned = 0; poisoned < width; ++poisoned) {
+      Acc lanes[std::size_t{width}][std::size_t{width}];
+      P rows[std::size_t{width}];
+      for (int r = 0; r < width; ++r) {
+        for (Acc& lane : lanes[r]) lane = -infinity;
+        lanes[r][at] = static_cast<Acc>(r) - 2;
+        if (poisoned != at) lanes[r][poisoned] = nan;
+        rows[r] = simd::load<P>(lanes[r]);
+        // As a running maximum has it, which starts from a number: NaN never gets in.
+        rows[r] = simd::maximum(simd::broadcast<P>(-infinity), rows[r]);
+      }
+      const P top = simd::reduce_each<P>(rows, [](P a, P b) { return simd::maximum(a, b); });
+      for (int r = 0; r < width; ++r) ASSERT_EQ(simd::lane(top, r), static_cast<Acc>(r) - 2);
+    }
+  }
+}
+
+TYPED_TEST(Packets, prefetch_takes_any_address) {
+  simd::prefetch(nullptr);
+  const TypeParam here = simd::broadcast<TypeParam>(1);
+  simd::prefetch(&here);
+  simd::prefetch(&here + 1);
+  EXPECT_EQ(simd::lane(here, 0), 1);
+}
+
 template <class P, class T>
 void conversions_match_scalars() {
   using Acc = simd::lane_t<P>;

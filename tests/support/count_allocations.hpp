@@ -26,8 +26,17 @@ class CountedAllocations {
   long start_ = allocation_count.load();
 };
 
+/// The thread's largest allocation since this was reset, as it was asked for.
+struct Allocation {
+  std::size_t bytes = 0;
+  std::size_t alignment = 0;
+};
+inline thread_local Allocation largest_allocation;
+
 inline void* counted(std::size_t bytes, std::size_t alignment) noexcept {
   allocation_count.fetch_add(1);
+  if (bytes > largest_allocation.bytes) largest_allocation = {bytes, alignment};
+  if (bytes > std::size_t{1} << 40) return nullptr;  // where the address sanitizer would end the program
   const std::size_t size = bytes == 0 ? 1 : bytes;
   return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 }
