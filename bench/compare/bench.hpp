@@ -2,6 +2,7 @@
 /// One run of rove_compare: what was asked for, threads, and what has been found so far.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <iostream>
 #include <map>
@@ -14,6 +15,7 @@
 #include "bench/compare/race.hpp"
 #include "bench/compare/record.hpp"
 #include "bench/compare/report.hpp"
+#include "bench/compare/target.hpp"
 #include "bench/support/workers.hpp"
 
 namespace bench {
@@ -24,6 +26,14 @@ class Bench {
 
   const Options& options() const { return options_; }
   std::span<const Record> records() const { return records_; }
+  std::span<const Target> targets() const { return targets_; }
+
+  /// Whether races that take many seconds are wanted.
+  bool has_time() const { return options_.full || options_.targets; }
+  /// Timed runs of each rival of a race of long ones.
+  int draws(int most) const { return (std::min)(options_.draws, most); }
+  /// A number of tokens as asked for by --shrink.
+  Index tokens(Index count) const { return (std::max)(Index{1}, count / options_.shrink); }
 
   const Workers& workers(int threads) { return workers_.try_emplace(threads, threads).first->second; }
 
@@ -49,6 +59,10 @@ class Bench {
     }
   }
   void add(Record record) { records_.push_back(std::move(record)); }
+  void add(Target target) {
+    if (options_.shrink > 1) target.obstacle = "shapes were shrunk";
+    targets_.push_back(std::move(target));
+  }
 
   /// OpenBLAS's flops a second by number of threads, where it is worth comparing with.
   std::map<int, double> sgemm_gflops;
@@ -57,6 +71,7 @@ class Bench {
   Options options_;
   std::map<int, Workers> workers_;
   std::vector<Record> records_;
+  std::vector<Target> targets_;
 };
 
 }  // namespace bench

@@ -24,13 +24,29 @@ int main(int argc, char** argv) {
     }
     header["draws"] = options.draws;
     header["full"] = options.full;
+    if (options.shrink > 1) header["shrink"] = options.shrink;
 
     bench::Bench bench(options);
     bench::compare_references(bench);
-    bench::compare_tables(bench);
-    bench::compare_rotations(bench);
-    bench::compare_attention(bench);
-    bench::write_results(options.json, header, bench.records());
+    if (!options.targets) {
+      bench::compare_tables(bench);
+      bench::compare_rotations(bench);
+      bench::compare_kernels(bench);
+    }
+    bench::compare_frames(bench);
+    if (bench.has_time()) {
+      bench::compare_speeds(bench);
+      bench::compare_head_sizes(bench);
+      bench::compare_variants(bench);
+      bench::compare_storage(bench);
+      bench::compare_window(bench);
+      bench::compare_threads(bench);
+    }
+    if (!bench.targets().empty()) {
+      std::cout << "\nTargets\n\n";
+      bench::print_targets(std::cout, bench.targets());
+    }
+    bench::write_results(options.json, header, bench.records(), bench.targets());
     std::cout << "\nwritten to " << options.json << '\n';
   } catch (const std::exception& error) {
     std::cerr << "rove_compare: " << error.what() << '\n';

@@ -15,7 +15,7 @@
 namespace bench {
 
 /// What does not apply to a case is left out of its JSON object. Figures are of the best draw; the ratios
-/// vs_stream and rove_over_rope are medians over adjacent pairs, with their intervals.
+/// vs_stream, rove_over_rope and over_plain are medians over adjacent pairs, with their intervals.
 struct Record {
   std::string name;  ///< "case": section/what/how
   std::string scalar;
@@ -27,7 +27,10 @@ struct Record {
   std::optional<double> vs_sgemm = {};           ///< gflops over OpenBLAS sgemm's
   std::optional<double> vs_peak = {};            ///< gflops over the measured FMA peak's
   std::optional<Ratio> vs_stream = {};           ///< gbps over memcpy's of as many bytes
+  std::optional<double> vs_long = {};            ///< gflops over those of 4096 tokens that all see each other
+  std::optional<double> speedup = {};            ///< time with one thread over time with these
   std::optional<Ratio> rove_over_rope = {};      ///< RoVE's time over RoPE's
+  std::optional<Ratio> over_plain = {};  ///< time over that of plain attention in float, same operands
 
   void set_shape(const AttentionShape& shape) {
     head_dim = shape.head_dim;
@@ -65,8 +68,11 @@ inline nlohmann::ordered_json to_json(const Record& record) {
   put("gbps", record.gbps);
   put("vs_sgemm", record.vs_sgemm);
   put("vs_peak", record.vs_peak);
+  put("vs_long", record.vs_long);
+  put("speedup", record.speedup);
   put_ratio("vs_stream", record.vs_stream);
   put_ratio("rove_over_rope", record.rove_over_rope);
+  put_ratio("over_plain", record.over_plain);
   json["draws"] = record.draws.seconds.size();
   json["best_ms"] = record.draws.best() * 1e3;
   json["median_ms"] = record.draws.median() * 1e3;
