@@ -40,6 +40,14 @@ void read_value(const Problem& problem, const Transform& transform, Index b, Ind
   if constexpr (!Transform::is_identity) transform.forward(b, slot, into);
 }
 
+/// Asks for a row that will be read or written soon, where its channels lie side by side.
+template <class T>
+ROVE_ALWAYS_INLINE void prefetch_row(const T* row, Index channels, Index channel_stride) {
+  if (channel_stride != 1) return;
+  constexpr Index line = sizeof(T) < 64 ? static_cast<Index>(64 / sizeof(T)) : 1;
+  for (Index c = 0; c < channels; c += line) simd::prefetch(row + c);
+}
+
 /// Rounds a row to elements of any type, `stride` apart.
 template <Scalar T, Accumulator Acc>
 void store_row(T* to, Index stride, std::span<const Acc> row) {

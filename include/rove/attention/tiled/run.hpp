@@ -12,7 +12,6 @@
 
 #include "rove/attention/arithmetic.hpp"
 #include "rove/attention/key_blocks.hpp"
-#include "rove/attention/optional_members.hpp"
 #include "rove/attention/row_io.hpp"
 #include "rove/attention/score.hpp"
 #include "rove/attention/softmax_rows.hpp"
@@ -42,6 +41,7 @@ class TiledRun {
   static constexpr int tile_keys = Shape::packets * width;
   using View = BlockView<tile_rows>;
   // Rows to a task: enough that a key block that comes from memory serves many.
+  static constexpr Index rows_ahead = 24;  // that operands are asked for before they are read
   static constexpr Index most_tiles = tile_rows > 8 ? 16 : 32;
 
  public:
@@ -123,11 +123,20 @@ class TiledRun {
     const Index block = all.first + nth, origin = block * layout_.block;
     const Index at = place * blocks_.most() + nth;
     const SlotRange used = blocks_.slots(b, block);
+    const Index end = problem_.slots(b).last;
     pack_keys(layout_, origin, used, keys_at(at), scratch.data(), [&](Index slot, std::span<Acc> row) {
+      if (slot + rows_ahead < end) {
+        const auto next = problem_.kv.keys(b, kv_head, slot + rows_ahead);
+        prefetch_row(next.data, layout_.channels, next.channel_stride);
+      }
       read_key(problem_, transforms_.key, b, kv_head, slot, row);
     });
     finite_[static_cast<std::size_t>(at)] = pack_values(
         layout_, origin, used, values_at(at), scratch.data(), [&](Index slot, std::span<Acc> row) {
+          if (slot + rows_ahead < end) {
+            const auto next = problem_.kv.values(b, kv_head, slot + rows_ahead);
+            prefetch_row(next.data, layout_.value_channels, next.channel_stride);
+          }
           read_value(problem_, transforms_.value, b, kv_head, slot, row);
         });
   }
@@ -181,6 +190,10 @@ class TiledRun {
       tile.chunk_state->clear();
       tile.total_state->clear();
       pack_queries(layout_, tile.rows, query_factor_, tile.query, row, [&](int r, std::span<Acc> query) {
+        if (tile.first + r + rows_ahead < first + count) {
+          prefetch_row(problem_.q.row(b, head, tile.first + r + rows_ahead), layout_.channels,
+                       problem_.q.channel_stride());
+        }
         read_query(problem_, transforms_.query, b, head, tile.first + r, query);
       });
     }
@@ -196,6 +209,10 @@ class TiledRun {
       }
     }
     for (Index r = 0; r < count; ++r) {
+      if (r + rows_ahead < count) {
+        prefetch_row(problem_.out.row(b, head, first + r + rows_ahead), layout_.value_channels,
+                     problem_.out.channel_stride());
+      }
       const Acc* sums = (several ? totals : outputs) + r * layout_.value_width;
       finish_row(problem_, transforms_.output, b, head, first + r, sums,
                  (several ? total_state : chunk_state)[r / tile_rows].row(static_cast<int>(r % tile_rows)),
@@ -224,15 +241,17 @@ class TiledRun {
     Index block;
   };
   static constexpr bool has_prefetch =
-      HasPrefetch<typename Problem::mask_type> || HasPrefetch<typename Problem::score_type>;
+      mask_prefetches<typename Problem::mask_type>() || score_prefetches<typename Problem::score_type>();
 
   /// Asks for what mask and score will read, a part of `parts` of it.
   void prefetch(Index b, Index head, const Next& next, int part, int parts) const {
     const SlotRange used = blocks_.slots(b, next.block);
     for (int r = part; r < next.tile.rows; r += parts) {
       const Site site{b, head, next.tile.first + r, used.first, 0, 0};
-      if constexpr (HasPrefetch<typename Problem::mask_type>) problem_.mask.prefetch(site, used.count());
-      if constexpr (HasPrefetch<typename Problem::score_type>) problem_.score.prefetch(site, used.count());
+      if constexpr (mask_prefetches<typename Problem::mask_type>())
+        problem_.mask.prefetch(site, used.count());
+      if constexpr (score_prefetches<typename Problem::score_type>())
+        problem_.score.prefetch(site, used.count());
     }
   }
 
@@ -287,7 +306,7 @@ class TiledRun {
         if (seen == 0) continue;
         Acc* const logits = weights + r * weights_stride + j;
         site.slot = origin + j;
-        if constexpr (PacketScore<typename Problem::score_type, P>) {
+        if constexpr (score_takes_packets<typename Problem::score_type, P>) {
           if (straight && site.slot >= used.first && site.slot + width <= used.last) {
             site.key = run.first + (site.slot - used.first);
             const P scored = problem_.score.packet(simd::load<P>(logits), site);
