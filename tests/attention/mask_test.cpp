@@ -494,6 +494,75 @@ TEST(Mask, boolean_masks_honour_any_strides) {
   }
 }
 
+TEST(Mask, eight_bytes_become_eight_bits) {
+  unsigned char bytes[8];
+  for (int at = 0; at < 8; ++at) {
+    for (int value = 0; value < 256; ++value) {
+      for (const int others : {0, 1, 0x7f, 0x80, 0xff}) {
+        for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(others);
+        bytes[at] = static_cast<unsigned char>(value);
+        const unsigned all = others != 0 ? 0xffU : 0U, bit = 1U << at;
+        ASSERT_EQ(rove::detail::bits_of_bytes(bytes), value != 0 ? all | bit : all & ~bit)
+            << at << ' ' << value << ' ' << others;
+      }
+    }
+  }
+  std::mt19937_64 random(17);
+  for (int trial = 0; trial < 100000; ++trial) {
+    std::uint64_t expected = 0;
+    const std::uint64_t word = random() & random() & (random() | random() | 0x8001018000800180U);
+    for (int i = 0; i < 8; ++i) {
+      bytes[i] = static_cast<unsigned char>(word >> (8 * i));
+      if (bytes[i] != 0) expected |= std::uint64_t{1} << i;
+    }
+    ASSERT_EQ(rove::detail::bits_of_bytes(bytes), expected);
+  }
+}
+
+TEST(Mask, boolean_bits_by_any_stride_start_and_count) {
+  std::mt19937 random(19);
+  for (const Index stride : {1, 2, -1, -3}) {
+    // Values from 0 to 255, most of them not 0; no element more than there are slots.
+    std::vector<unsigned char> of(static_cast<std::size_t>(69 * std::abs(stride) + 1));
+    for (unsigned char& value : of) {
+      value = static_cast<unsigned char>(random() % 3 == 0 ? 0 : random() % 254 + 2);
+    }
+    const auto mask = rove::boolean_mask(rove::TensorView<const unsigned char>{
+        of.data() + (stride < 0 ? of.size() - 1 : 0), {1, 1, 1, 70}, {0, 0, 0, stride}});
+    for (Index first = 0; first < 70; ++first) {
+      for (int count = 0; count <= 64 && first + count <= 70; ++count) {
+        std::uint64_t expected = 0;
+        for (int i = 0; i < count; ++i) {
+          expected |= std::uint64_t{mask.visible(Site{.slot = first + i})} << i;
+        }
+        ASSERT_EQ(rove::mask_bits(mask, Site{.slot = first}, count), expected)
+            << "stride " << stride << ", " << count << " from " << first;
+      }
+      if (first < 69) mask.prefetch(Site{.slot = first}, 70 - first);
+    }
+  }
+}
+
+/// Keeps what it was asked for.
+struct Noting {
+  std::vector<Index>* asked;
+  bool visible(const Site&) const { return true; }
+  void prefetch(const Site& first, Index count) const { asked->push_back(1000 * first.slot + count); }
+};
+
+static_assert(rove::mask_prefetches<rove::BooleanMask<bool>>() && !rove::mask_prefetches<AnyMask>());
+static_assert(rove::mask_prefetches<rove::And<rove::BooleanMask<bool>, AnyMask>>() &&
+              rove::mask_prefetches<rove::Or<outside::EvenKeys, rove::BooleanMask<bool>>>() &&
+              !rove::mask_prefetches<rove::Or<outside::EvenKeys, AnyMask>>());
+
+TEST(Mask, joined_masks_pass_prefetches_on_to_both) {
+  std::vector<Index> left, right;
+  rove::And(Noting{&left}, Noting{&right}).prefetch(Site{.slot = 3}, 20);
+  rove::Or(Noting{&left}, rove::Or(outside::EvenKeys{}, Noting{&right})).prefetch(Site{.slot = 5}, 1);
+  EXPECT_EQ(left, (std::vector<Index>{3020, 5001}));
+  EXPECT_EQ(right, left);
+}
+
 // ---- Errors -------------------------------------------------------------------------------------
 
 TEST(Mask, mistakes_are_named_with_their_numbers) {

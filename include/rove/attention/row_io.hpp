@@ -45,7 +45,7 @@ template <class T>
 ROVE_ALWAYS_INLINE void prefetch_row(const T* row, Index channels, Index channel_stride) {
   if (channel_stride != 1) return;
   constexpr Index line = sizeof(T) < 64 ? static_cast<Index>(64 / sizeof(T)) : 1;
-  for (Index c = 0; c < channels; c += line) simd::prefetch(row + c);
+  for (Index i = 0; i * channels_per_element<T> < channels; i += line) simd::prefetch(row + i);
 }
 
 /// Rounds a row to elements of any type, `stride` apart.
