@@ -208,6 +208,9 @@ class TiledRun {
         for (Index t = 0; t < tiles; ++t) merge_chunk(tile_at(t));
       }
     }
+    // By name: GCC 12 with -fsanitize=undefined works out the index of a choice of arrays for one of them
+    // only.
+    const SoftmaxTile<Acc>* const states = several ? total_state : chunk_state;
     for (Index r = 0; r < count; ++r) {
       if (r + rows_ahead < count) {
         prefetch_row(problem_.out.row(b, head, first + r + rows_ahead), layout_.value_channels,
@@ -215,7 +218,7 @@ class TiledRun {
       }
       const Acc* sums = (several ? totals : outputs) + r * layout_.value_width;
       finish_row(problem_, transforms_.output, b, head, first + r, sums,
-                 (several ? total_state : chunk_state)[r / tile_rows].row(static_cast<int>(r % tile_rows)),
+                 states[r / tile_rows].row(static_cast<int>(r % tile_rows)),
                  std::span<Acc>(row, static_cast<std::size_t>(layout_.value_channels)));
     }
   }
