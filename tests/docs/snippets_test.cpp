@@ -62,7 +62,7 @@ struct Strided {
     const rove::Index back = site.query - site.key;
     return back >= 0 && back % stride == 0;
   }
-  // Optional, as are order_aware and bits.
+  // Optional, as are order_aware, bits and prefetch.
   void check(const rove::AttentionShape&) const {
     ROVE_EXPECT(stride >= 1, "Strided: stride must be at least 1, got ", stride);
   }
@@ -79,7 +79,12 @@ struct Cooling {
   Acc operator()(Acc s, const rove::Site& site) const {
     return s / static_cast<Acc>(1 + site.head);
   }
-  // Optional, as are check and differentiable. Left out, order_aware is true.
+  // Optional, as are check, differentiable and prefetch.
+  template <rove::simd::PacketLike P>
+  P packet(P s, const rove::Site& first) const {
+    return s / rove::simd::broadcast<P>(static_cast<rove::simd::lane_t<P>>(1 + first.head));
+  }
+  // Left out, order_aware is true.
   static constexpr bool order_aware() { return false; }
   template <rove::Accumulator Acc>
   Acc dscore(Acc, Acc, const rove::Site& site) const {
