@@ -100,6 +100,7 @@ std::string verdict(const TargetRow& row) {
   if (row.missed > 0 && row.shapes > 1) {
     text += " by " + std::to_string(row.missed) + " of " + std::to_string(row.shapes);
   }
+  if (row.verdict() == Verdict::not_comparable) text += ": " + row.worst->obstacle;
   return text;
 }
 
@@ -148,11 +149,9 @@ void print_targets(std::ostream& to, std::span<const Target> targets) {
   }
   print_columns(to, text);
   for (const Target& target : targets) {
-    if (target.verdict() == Verdict::met) continue;
-    to << name(target.verdict()) << ": " << target.row << ", " << target.shape << ": "
-       << number(target.measured, 3) << ", " << bar(target);
-    if (!target.obstacle.empty()) to << " (" << target.obstacle << ')';
-    to << '\n';
+    if (target.verdict() != Verdict::missed) continue;
+    to << "missed: " << target.row << ", " << target.shape << ": " << number(target.measured, 3) << ", "
+       << bar(target) << '\n';
   }
   to << std::flush;
 }

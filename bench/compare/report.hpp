@@ -17,7 +17,7 @@ namespace bench {
 void print_table(std::ostream& to, std::span<const Record> records);
 
 /// One line for each row of targets: the shape that comes off worst, what was measured, the bar. Then every
-/// shape that misses its bar and what could not be judged here.
+/// shape that misses its bar.
 void print_targets(std::ostream& to, std::span<const Target> targets);
 
 /// Throws std::runtime_error where `path` cannot be written: before minutes are spent, not after.
