@@ -17,6 +17,7 @@ SYSTEM_HEADERS = {
     "omp.h": re.compile(r"^core/"),
     "immintrin.h": re.compile(r"^core/simd.*\.hpp$"),
     "arm_neon.h": re.compile(r"^core/simd.*\.hpp$"),
+    "sys/mman.h": re.compile(r"^core/huge_pages\.hpp$"),
 }
 EIGEN_INTERNAL_HOME = re.compile(r"^core/simd.*\.hpp$")
 
