@@ -19,7 +19,9 @@
 #include "rove/attention/key_values/paged.hpp"
 #include "rove/attention/key_values/ring.hpp"
 #include "rove/attention/masks_order.hpp"
+#include "rove/attention/naive.hpp"
 #include "rove/attention/scores_bias.hpp"
+#include "rove/attention/tiled.hpp"
 #include "rove/op/attention.hpp"
 #include "support/eigen_thread_pool.hpp"
 #include "support/executors.hpp"
@@ -99,10 +101,16 @@ const std::vector<unsigned char>& expected() {
   return bits;
 }
 
-TEST(Bits, fused_and_materialised) {
-  Call call;
-  rove::attention(call.problem(), Call::frames(), Context{}, rove::materialised(rove::NaiveKernel{}));
-  EXPECT_EQ(call.bits(), expected());
+TEST(Bits, fused_and_materialised_by_either_kernel) {
+  const auto check = [](const auto& kernel) {
+    Call call;
+    rove::attention(call.problem(), Call::frames(), Context{}, kernel);
+    EXPECT_EQ(call.bits(), expected());
+  };
+  check(rove::NaiveKernel{});
+  check(rove::materialised(rove::NaiveKernel{}));
+  check(rove::TiledKernel{});
+  check(rove::materialised(rove::TiledKernel{}));
 }
 
 // B72: 33 tokens were wrong with more than one thread.

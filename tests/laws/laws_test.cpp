@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rove/attention/masks_order.hpp"
+#include "rove/attention/naive.hpp"
 #include "rove/op/attention.hpp"
 #include "support/frames.hpp"
 #include "support/judge.hpp"
@@ -25,7 +26,7 @@ using Positions = std::vector<Index>;
 
 constexpr Index width = 16;
 
-/// Both paths of the library's kernel and one of a user's own.
+/// The fast kernel, the plain one on operands in memory, and one of a user's own.
 enum class Path { fused, materialised, lambda };
 
 template <class Problem, class Frames>
