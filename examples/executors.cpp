@@ -89,8 +89,7 @@ int main() {
 
   // Memory of one's own: as much as the call says it takes, and never an allocation.
   const auto executor = rove::on(pool, 2);
-  const Index bytes =
-      rove::workspace_bytes(problem, rove::rove_frames(frame), rove::DefaultKernel(), executor.concurrency());
+  const Index bytes = rove::workspace_bytes(problem, rove::rove_frames(frame), executor.concurrency());
   std::vector<std::byte> memory(static_cast<std::size_t>(bytes));
   const rove::Context confined(executor, memory);
   run("pool, in memory of one's own", confined);

@@ -15,6 +15,7 @@
 
 #include "rove/attention/masks_lambda.hpp"
 #include "rove/attention/masks_order.hpp"
+#include "rove/attention/naive.hpp"
 #include "rove/frame/rotary.hpp"
 #include "rove/op/attention.hpp"
 #include "rove/op/weights.hpp"
@@ -117,6 +118,27 @@ TEST(WorkspaceBytes, are_exact_for_every_path_and_number_of_workers) {
     expect_exact(
         rove::workspace_bytes(problem, nesting, workers), threads,
         [&](const Context& context) { rove::attention(problem, context, nesting); }, "nesting, plain");
+  }
+}
+
+TEST(WorkspaceBytes, of_calls_that_name_no_kernel_are_asked_without_one) {
+  Operands<float> x(2, 4, 2, 33, 33, 16, 16, 1);
+  const auto problem = x.problem().with_mask(causal());
+  const auto frame = rotary(33);
+  const auto frames = rove::rove_frames(frame);
+  EXPECT_EQ(rove::workspace_bytes(problem), rove::workspace_bytes(problem, 1));
+  EXPECT_EQ(rove::workspace_bytes(problem, frames), rove::workspace_bytes(problem, frames, 1));
+  for (const int workers : {1, 3}) {
+    test::StridedThreads threads(workers);
+    expect_exact(
+        rove::workspace_bytes(problem, workers), threads,
+        [&](const Context& context) { rove::attention(problem, context); }, "plain");
+    expect_exact(
+        rove::workspace_bytes(problem, frames, workers), threads,
+        [&](const Context& context) { rove::rove_attention(problem, frame, context); }, "rove");
+    EXPECT_EQ(rove::explain(problem, workers), rove::explain(problem, rove::DefaultKernel{}, workers));
+    EXPECT_EQ(rove::explain(problem, frames, workers),
+              rove::explain(problem, frames, rove::DefaultKernel{}, workers));
   }
 }
 
@@ -303,7 +325,7 @@ TEST(Explain, says_kernel_isa_path_tiles_and_bytes_in_a_line) {
   const auto frames = rove::rove_frames(rove::rows(rotary(512), 0, 8), rotary(512));
   const std::string plain = rove::explain(problem);
   EXPECT_FALSE(has(plain, "\n"));
-  EXPECT_TRUE(has(plain, rove::NaiveKernel{}.describe(problem))) << plain;
+  EXPECT_TRUE(has(plain, rove::DefaultKernel{}.describe(problem))) << plain;
   EXPECT_TRUE(has(plain, rove::detail::isa_name())) << plain;
   EXPECT_TRUE(has(plain, ROVE_HAS_FMA ? "with fma" : "without fma")) << plain;
   EXPECT_TRUE(has(plain, "rows as they are")) << plain;

@@ -27,6 +27,9 @@ ROVE_BEGIN_TAGGED
 /// `batch()` is 1 (all batch rows share the frame) or the batch; `tokens()` frames follow, token t by local
 /// row for queries and outputs, by slot for keys and values. The row is the whole head, at least `channels()`
 /// wide; channels past `channels()` pass unchanged.
+///
+/// Frames go into calls, adaptors and `Frames` by copy, several of one frame at times: a copy must be cheap,
+/// so a frame that owns a table shares it between its copies, which must not change it.
 template <class F, class Acc>
 concept FrameOn = std::copy_constructible<F> &&
     requires(const F& frame, Index b, Index t, std::span<Acc> row) {

@@ -25,6 +25,10 @@ inline constexpr bool is_frames = false;
 template <Frame Q, Frame K, Frame V, Frame O>
 inline constexpr bool is_frames<Frames<Q, K, V, O>> = true;
 
+/// Where a kernel may stand there may also be frames, or a number of workers.
+template <class K>
+concept NamesKernel = !is_frames<K> && !std::is_integral_v<K>;
+
 template <class Problem, class K>
 WorkspaceSize kernel_workspace(const Problem& problem, const K& kernel, int workers) {
   if constexpr (requires { kernel.workspace(problem, workers); }) {
@@ -123,15 +127,14 @@ std::string explain_call(const Problem& problem, const Transforms& transforms, c
 /// workers: a context over that much memory of the caller's, of any alignment, serves the call without
 /// allocating. A kernel that has no `WorkspaceSize workspace(problem, workers) const` counts as taking none
 /// of its own. Throws `Error` as the call would.
-template <class Problem, class K = DefaultKernel>
-requires(!detail::is_frames<K>) Index
-    workspace_bytes(const Problem& problem, const K& kernel = {}, int workers = 1) {
+template <class Problem, detail::NamesKernel K = DefaultKernel>
+Index workspace_bytes(const Problem& problem, const K& kernel = {}, int workers = 1) {
   problem.check();
   return detail::call_workspace(problem, RowTransforms<>{}, kernel, workers).bytes();
 }
 
 /// The same for `attention(problem, frames, context, kernel)`.
-template <class Problem, Frame FQ, Frame FK, Frame FV, Frame FO, class K = DefaultKernel>
+template <class Problem, Frame FQ, Frame FK, Frame FV, Frame FO, detail::NamesKernel K = DefaultKernel>
 Index workspace_bytes(const Problem& problem, const Frames<FQ, FK, FV, FO>& frames, const K& kernel = {},
                       int workers = 1) {
   problem.check();
@@ -139,22 +142,45 @@ Index workspace_bytes(const Problem& problem, const Frames<FQ, FK, FV, FO>& fram
   return detail::call_workspace(problem, detail::frame_transforms(frames), kernel, workers).bytes();
 }
 
+/// The same for `attention(problem, context)`: the kernel of a call that names none.
+template <class Problem>
+Index workspace_bytes(const Problem& problem, int workers) {
+  return workspace_bytes(problem, DefaultKernel{}, workers);
+}
+
+/// The same for `attention(problem, frames, context)`, `rove_attention` and `rope_attention`.
+template <class Problem, Frame FQ, Frame FK, Frame FV, Frame FO>
+Index workspace_bytes(const Problem& problem, const Frames<FQ, FK, FV, FO>& frames, int workers) {
+  return workspace_bytes(problem, frames, DefaultKernel{}, workers);
+}
+
 /// One line on how `attention(problem, context, kernel)` will run: kernel, ISA, path, tiles that the mask
 /// rules out, bytes of workspace. For people; its wording is no interface.
-template <class Problem, class K = DefaultKernel>
-requires(!detail::is_frames<K>) std::string
-    explain(const Problem& problem, const K& kernel = {}, int workers = 1) {
+template <class Problem, detail::NamesKernel K = DefaultKernel>
+std::string explain(const Problem& problem, const K& kernel = {}, int workers = 1) {
   problem.check();
   return detail::explain_call(problem, RowTransforms<>{}, kernel, workers);
 }
 
 /// The same for `attention(problem, frames, context, kernel)`.
-template <class Problem, Frame FQ, Frame FK, Frame FV, Frame FO, class K = DefaultKernel>
+template <class Problem, Frame FQ, Frame FK, Frame FV, Frame FO, detail::NamesKernel K = DefaultKernel>
 std::string explain(const Problem& problem, const Frames<FQ, FK, FV, FO>& frames, const K& kernel = {},
                     int workers = 1) {
   problem.check();
   detail::check_frames(problem, frames);
   return detail::explain_call(problem, detail::frame_transforms(frames), kernel, workers);
+}
+
+/// The same for `attention(problem, context)`.
+template <class Problem>
+std::string explain(const Problem& problem, int workers) {
+  return explain(problem, DefaultKernel{}, workers);
+}
+
+/// The same for `attention(problem, frames, context)`.
+template <class Problem, Frame FQ, Frame FK, Frame FV, Frame FO>
+std::string explain(const Problem& problem, const Frames<FQ, FK, FV, FO>& frames, int workers) {
+  return explain(problem, frames, DefaultKernel{}, workers);
 }
 
 ROVE_END_TAGGED
