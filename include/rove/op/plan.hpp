@@ -28,12 +28,11 @@ ROVE_BEGIN_TAGGED
 ///     // on every thread:
 ///     plan.run_as(worker, [&] { barrier.arrive_and_wait(); });
 ///
-/// or, sharing out tasks in any other way:
+/// or, sharing out each task in [0, plan.tasks(phase)) once, in any other way and order:
 ///
 ///     for (Index phase = 0; phase < plan.phases(); ++phase) {
-///       for (task = …) plan.run(phase, task, worker);    // each task in [0, plan.tasks(phase)) once, in any
-///       order barrier.arrive_and_wait();                       // all have ended before the next phase
-///       begins
+///       while (…) plan.run(phase, task, worker);
+///       barrier.arrive_and_wait();  // all have ended before the next phase begins
 ///     }
 ///
 /// Results are those of the call, bit for bit, whoever runs what. They are complete when the last phase is.
