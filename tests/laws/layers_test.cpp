@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rove/attention/masks_order.hpp"
+#include "rove/attention/naive.hpp"
 #include "rove/dense/attention.hpp"
 #include "rove/dense/error_bound.hpp"
 #include "rove/dense/mixer.hpp"

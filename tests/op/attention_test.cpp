@@ -15,6 +15,7 @@
 #include "rove/attention/key_values/ring.hpp"
 #include "rove/attention/masks_lambda.hpp"
 #include "rove/attention/masks_order.hpp"
+#include "rove/attention/naive.hpp"
 #include "rove/position/rotary_frequencies.hpp"
 #include "support/executors.hpp"
 #include "support/frames.hpp"

@@ -14,6 +14,7 @@
 #include "rove/attention/key_values/paged.hpp"
 #include "rove/attention/key_values/ring.hpp"
 #include "rove/attention/masks_order.hpp"
+#include "rove/attention/naive.hpp"
 #include "rove/op/attention.hpp"
 #include "support/frames.hpp"
 #include "support/judge.hpp"
