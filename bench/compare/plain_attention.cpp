@@ -1,16 +1,19 @@
 #include "bench/compare/plain_attention.hpp"
 
+#include <sstream>
+
 #include "rove/attention/tiled.hpp"
 #include "rove/op/attention.hpp"
 
 namespace bench {
 
 std::string shape_name(const AttentionShape& shape) {
-  std::string name = "d=" + std::to_string(shape.head_dim) + " n=" + std::to_string(shape.q_len);
-  if (shape.causal) name += " causal";
-  name += ", " + std::to_string(shape.heads);
-  if (shape.kv_heads != shape.heads) name += "/" + std::to_string(shape.kv_heads);
-  return name + (shape.heads == 1 ? " head" : " heads");
+  std::ostringstream name;
+  name << "d=" << shape.head_dim << " n=" << shape.q_len << (shape.causal ? " causal" : "") << ", "
+       << shape.heads;
+  if (shape.kv_heads != shape.heads) name << '/' << shape.kv_heads;
+  name << (shape.heads == 1 ? " head" : " heads");
+  return name.str();
 }
 
 std::vector<AttentionShape> usual_shapes(Index tokens, Index heads) {
