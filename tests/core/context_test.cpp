@@ -94,8 +94,8 @@ TEST(Context, takes_a_temporary_and_any_callable) {
                                  }}};
   context.for_each(
       5, +[](Index, int) { ++calls; });
-  context.for_each(5, [count = 0](Index, int) mutable { ++count; });
-  EXPECT_EQ(calls.load(), 5);
+  context.for_each(5, [count = 0](Index, int) mutable { calls += ++count; });
+  EXPECT_EQ(calls.load(), 5 + 15);
 }
 
 TEST(Context, moves_between_calls) {
