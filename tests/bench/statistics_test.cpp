@@ -105,7 +105,7 @@ struct StoppedClock {
   static time_point now() { return present; }
 };
 
-TEST(Race, rivals_take_turns_after_one_round_that_is_not_timed) {
+TEST(Race, rivals_take_turns_after_one_round_that_is_not_timed_and_short_ones_warm_up) {
   std::string order;
   int calls = 0;
   const auto rival = [&](char letter, int milliseconds) {
@@ -115,16 +115,16 @@ TEST(Race, rivals_take_turns_after_one_round_that_is_not_timed) {
                               std::chrono::milliseconds(milliseconds) + std::chrono::microseconds(calls++);
                         }};
   };
-  const std::vector<bench::Rival> rivals{rival('A', 2), rival('B', 3), rival('C', 5)};
+  const std::vector<bench::Rival> rivals{rival('A', 200), rival('B', 3), rival('C', 500)};
   const auto taken = bench::race<StoppedClock>(rivals, 3);
-  EXPECT_EQ(order, "ABCABCABCABC");
+  EXPECT_EQ(order, "ABCABBCABBCABBC");
   ASSERT_EQ(taken.size(), 3u);
   for (const auto& draws : taken) ASSERT_EQ(draws.seconds.size(), 3u);
-  EXPECT_DOUBLE_EQ(taken[0].seconds[0], 0.002003);  // calls 0, 1 and 2 were the first round
-  EXPECT_DOUBLE_EQ(taken[1].seconds[0], 0.003004);
-  EXPECT_DOUBLE_EQ(taken[2].seconds[2], 0.005011);
-  EXPECT_DOUBLE_EQ(taken[2].best(), 0.005005);
-  EXPECT_DOUBLE_EQ(taken[2].median(), 0.005008);
+  EXPECT_DOUBLE_EQ(taken[0].seconds[0], 0.200003);  // calls 0, 1 and 2 were the first round
+  EXPECT_DOUBLE_EQ(taken[1].seconds[0], 0.003005);  // call 4 was not timed
+  EXPECT_DOUBLE_EQ(taken[2].seconds[2], 0.500014);
+  EXPECT_DOUBLE_EQ(taken[2].best(), 0.500006);
+  EXPECT_DOUBLE_EQ(taken[2].median(), 0.500010);
 }
 
 }  // namespace
