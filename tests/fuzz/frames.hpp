@@ -150,11 +150,12 @@ PlannedFrame<Acc> shear_frame(Bytes& bytes, const FrameShape& shape) {
   const auto at = [matrices, batch, shape](Index b, Index t) {
     return embedded(matrices[static_cast<std::size_t>((batch == 1 ? 0 : b) * shape.tokens + t)], shape.width);
   };
-  return {
-      .frame = rove_test::AnyFrame<Acc>(rove_test::MatrixFrame<>(matrices, batch)),
-      .matrix = [at](Index b, Index t, double) { return at(b, t); },
-      .size = [at](Index b, Index t, double) -> MatrixXd { return at(b, t).cwiseAbs(); },
-      .inverse_size = [at](Index b, Index t, double) -> MatrixXd { return at(b, t).inverse().cwiseAbs(); }};
+  return {.frame = rove_test::AnyFrame<Acc>(rove_test::MatrixFrame<>(matrices, batch)),
+          .matrix = [at](Index b, Index t, double) { return at(b, t); },
+          .size = [at](Index b, Index t, double) -> MatrixXd { return at(b, t).cwiseAbs(); },
+          .inverse_size = [at](Index b, Index t, double) -> MatrixXd {
+            return rove_test::inverse_of(at(b, t)).cwiseAbs();
+          }};
 }
 
 /// A frame of any kind over rows of `shape.width` channels.
@@ -205,18 +206,23 @@ PlannedFrame<Acc> make_frame(Bytes& bytes, const FrameShape& shape) {
     }
     case 6: {
       Random random(bytes.seed());
-      const MatrixXd g = shear(random, shape.width), back = g.inverse();
+      const MatrixXd g = shear(random, shape.width), back = rove_test::inverse_of(g);
       const auto inner = planned(AnyFrame<Acc>(rotary(Table(plan.frequencies, positions(plan)))), plan);
       PlannedFrame<Acc> both = inner;
       both.frame = AnyFrame<Acc>(
           rove::left_factor(rove_test::MatrixFrame<>({g}), rotary(Table(plan.frequencies, positions(plan)))));
-      both.matrix = [=](Index b, Index t, double s) -> MatrixXd { return g * inner.matrix(b, t, s); };
-      both.size = [=](Index b, Index t, double s) -> MatrixXd { return g.cwiseAbs() * inner.size(b, t, s); };
+      both.matrix = [=](Index b, Index t, double s) -> MatrixXd {
+        return rove_test::product(g, inner.matrix(b, t, s));
+      };
+      both.size = [=](Index b, Index t, double s) -> MatrixXd {
+        return rove_test::product(g.cwiseAbs(), inner.size(b, t, s));
+      };
       // The oracle inverts the product by elimination, which leaves rounding where there should be zeros.
       both.inverse_size = [=](Index b, Index t, double s) -> MatrixXd {
         constexpr double epsilon = std::numeric_limits<Acc>::epsilon() / 2;
-        const MatrixXd exact = inner.inverse_size(b, t, s) * back.cwiseAbs();
-        return exact + (0x1p-48 / epsilon) * exact * (g.cwiseAbs() * inner.size(b, t, s)) * exact;
+        const MatrixXd exact = rove_test::product(inner.inverse_size(b, t, s), back.cwiseAbs());
+        const MatrixXd size = rove_test::product(g.cwiseAbs(), inner.size(b, t, s));
+        return exact + 0x1p-48 / epsilon * rove_test::product(exact, rove_test::product(size, exact));
       };
       return both;
     }
