@@ -173,7 +173,7 @@ class Demo(unittest.TestCase):
     def test_default_run(self):
         report = self.passes()
         for words in ("RoPE, against the model's own output", "RoPE, against double", "RoVE, against double",
-                      "log-sum-exp, against double", "all 128 rows of each of 9 heads", "x RoPE", "naive kernel",
+                      "log-sum-exp, against double", "all 128 rows of each of 9 heads", "x RoPE", "tiled kernel",
                       "1 Kronecker product, RoVE's a sum of 8 (8 offsets)", "wrote mixers.svg"):
             self.assertIn(words, report)
         self.assertEqual(os.listdir(self.folder), ["mixers.svg"])
