@@ -226,7 +226,8 @@ class Attempt {
         for (Index i = 0; i < problem_.q_len(); ++i) {
           const Index n = result.visible_keys[static_cast<std::size_t>(i)];
           using namespace rove::dense::detail;
-          const double relative = constant * epsilon * (1 + logit_error(result, i) + sum_growth(n));
+          // e^(s − lse): the errors of two logits, its own and the row's largest.
+          const double relative = constant * epsilon * (1 + 2 * logit_error(result, i) + sum_growth(n));
           for (Index j = 0; j < problem_.kv_len(); ++j) {
             const double is = static_cast<double>(weights.view()(b, h, i, j)), should = result.weights(i, j);
             if (is == should || (std::isnan(is) && std::isnan(should))) continue;
