@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "bench/support/attention_case.hpp"
+#include "rove/attention/naive.hpp"
 #include "rove/op/attention.hpp"
 
 namespace {
