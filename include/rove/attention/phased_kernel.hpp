@@ -8,33 +8,19 @@
 
 ROVE_BEGIN_TAGGED
 
-/// One call, cut into phases of tasks, for hosts whose workers enter together (each runs its share of a
-/// phase's tasks, then waits for the others at a barrier of the host's):
-///
-///     for (int phase = 0; phase < plan.phases(); ++phase) {
-///       for (Index task = worker; task < plan.tasks(phase); task += plan.workers()) {
-///         plan.run(phase, task, worker);
-///       }
-///       barrier.arrive_and_wait();
-///     }
-///
-/// Tasks of a phase are independent; a phase begins when all tasks of the one before have ended. Any sharing
-/// out and any order of tasks gives the same bits. A worker number, in [0, workers()), runs one task at a
-/// time. The plan holds its context, and that context's memory, until it is destroyed, on the thread that
-/// made it; the operands must live as long. Making it checks the problem and throws `Error` as a call does.
+/// A `KernelPlan` of the library's own kernels. Making it checks the problem and throws `Error` as a call
+/// does. It holds copies of problem and transforms, and the context with its memory until it is destroyed, on
+/// the thread that made it; the operands must live as long.
 template <class Run>
 class Plan {
  public:
   template <class Problem, class Transforms>
   Plan(const Problem& problem, const Transforms& transforms, const Context& context)
-      : run_((problem.check(), problem), transforms, context.concurrency()),
-        scope_(context),
-        workers_(context.concurrency()) {
+      : run_((problem.check(), problem), transforms, context.concurrency()), scope_(context) {
     if (!problem.out.empty()) run_.allocate(scope_);
     phases_ = problem.out.empty() ? 0 : run_.phases();
   }
 
-  int workers() const { return workers_; }
   Index phases() const { return phases_; }
   Index tasks(Index phase) const { return run_.tasks(phase); }
   void run(Index phase, Index task, int worker) { run_.run(phase, task, worker); }
@@ -42,7 +28,6 @@ class Plan {
  private:
   Run run_;
   Context::Scope scope_;
-  int workers_;
   Index phases_ = 0;
 };
 

@@ -2,12 +2,12 @@
 /// How much working memory a call takes, and what it is going to do, said before it does it.
 #pragma once
 
-#include <algorithm>
 #include <sstream>
 #include <string>
 #include <type_traits>
 
 #include "rove/attention/kernel.hpp"
+#include "rove/attention/key_blocks.hpp"
 #include "rove/attention/row_transform.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/context.hpp"
@@ -72,20 +72,20 @@ struct TileCount {
 };
 template <class Problem>
 TileCount count_tiles(const Problem& problem) {
-  const Index block =
-      key_block_length<typename Problem::accumulator>(problem.channels(), problem.value_channels());
+  const KeyBlocks<Problem> blocks(problem);
   TileCount count;
   for (Index b = 0; b < problem.batch(); ++b) {
-    const SlotRange used = problem.slots(b);
+    const SlotRange touched = blocks.of(b);
     for (Index head = 0; head < problem.heads(); ++head) {
       for (Index row = 0; row < problem.q_len(); ++row) {
-        for (Index slot = used.first; slot < used.last; slot = (slot / block + 1) * block) {
-          const Index last = (std::min)(used.last, (slot / block + 1) * block);
-          const Site site = problem.site(b, head, row, slot);
-          const Index key_last = problem.kv.indices(b, last - 1).first + 1;
+        for (Index block = touched.first; block < touched.last; ++block) {
+          const SlotRange slots = blocks.slots(b, block);
+          const Site site = problem.site(b, head, row, slots.first);
+          const Index key_last = problem.kv.indices(b, slots.last - 1).first + 1;
           ++count.all;
-          if (mask_tile(problem.mask, TileRange{b, head, row, row + 1, slot, last, site.query, site.query + 1,
-                                                site.key, key_last}) == TileVisibility::none) {
+          if (mask_tile(problem.mask, TileRange{b, head, row, row + 1, slots.first, slots.last, site.query,
+                                                site.query + 1, site.key, key_last}) ==
+              TileVisibility::none) {
             ++count.skipped;
           }
         }

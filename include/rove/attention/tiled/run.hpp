@@ -40,9 +40,10 @@ class TiledRun {
   static constexpr int tile_rows = Shape::rows;
   static constexpr int tile_keys = Shape::packets * width;
   using View = BlockView<tile_rows>;
-  // Rows to a task: enough that a key block that comes from memory serves many.
-  static constexpr Index rows_ahead = 24;  // that operands are asked for before they are read
+  // Tiles to a task: enough rows that a key block that comes from memory serves many.
   static constexpr Index most_tiles = tile_rows > 8 ? 16 : 32;
+  // How long before they are read operands are asked for.
+  static constexpr Index rows_ahead = 24;
 
  public:
   TiledRun(const Problem& problem, const Transforms& transforms, int workers)
