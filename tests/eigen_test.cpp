@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "rove/core/view_checks.hpp"
+#include "support/error_of.hpp"
 
 namespace {
 
 using rove::Index;
 using RowMajorMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using test::error_of;
 
 template <class A>
 concept Viewed = requires(A&& array) {
@@ -35,16 +37,6 @@ template <class A>
 concept RowViewed = requires(A&& array) {
   rove::row_view(std::forward<A>(array));
 };
-
-template <class F>
-std::string message_of(F&& call) {
-  try {
-    call();
-  } catch (const rove::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// The view is of the very elements of the matrix, tokens by channels.
 template <class M, class T>
@@ -159,11 +151,11 @@ TEST(EigenMatrices, heads_side_by_side) {
 
 TEST(EigenMatrices, messages) {
   Eigen::MatrixXf matrix(5, 10);
-  EXPECT_EQ(message_of([&] { rove::view(matrix, 4); }),
+  EXPECT_EQ(error_of([&] { rove::view(matrix, 4); }),
             "view: 10 columns cannot be shared out evenly among 4 heads");
-  EXPECT_EQ(message_of([&] { rove::view(matrix, 0); }),
+  EXPECT_EQ(error_of([&] { rove::view(matrix, 0); }),
             "view: 10 columns cannot be shared out evenly among 0 heads");
-  EXPECT_EQ(message_of([&] { rove::view(matrix, -2); }),
+  EXPECT_EQ(error_of([&] { rove::view(matrix, -2); }),
             "view: 10 columns cannot be shared out evenly among -2 heads");
 }
 

@@ -18,7 +18,7 @@
 #include "rove/attention/naive.hpp"
 #include "rove/attention/scores_alibi.hpp"
 #include "rove/attention/scores_soft_cap.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/judge.hpp"
 
 namespace rove_test {

@@ -21,6 +21,7 @@
 #include "rove/attention/scores_soft_cap.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "support/error_of.hpp"
 
 namespace outside {
 
@@ -55,6 +56,7 @@ using rove::DifferentiableScore;
 using rove::Index;
 using rove::Score;
 using rove::Site;
+using test::error_of;
 
 constexpr AttentionShape shape{.batch = 2, .heads = 3, .kv_heads = 1, .q_len = 5, .kv_len = 7};
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -71,16 +73,6 @@ static_assert(!DifferentiableScore<rove::ScoreChain<outside::Halve, rove::SoftCa
 static_assert(std::is_trivially_copyable_v<rove::SoftCap> &&
               std::is_trivially_copyable_v<rove::AdditiveBias<float>>);
 static_assert(rove::detail::is_no_score<const rove::NoScore&> && !rove::detail::is_no_score<AnyScore>);
-
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const rove::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 template <Score S>
 std::string check_error(const S& score) {
@@ -152,7 +144,7 @@ TEST(Score, soft_cap_refuses_what_is_no_cap) {
   EXPECT_EQ(error(1e-300).substr(0, text.size()), text);
   EXPECT_EQ(error(0x1p127), text + "1.7014118346046923e+38");
   EXPECT_EQ(error(std::numeric_limits<double>::quiet_NaN()).substr(0, text.size()), text);
-  EXPECT_EQ(error(30), "no error");
+  EXPECT_EQ(error(30), "(no error)");
   EXPECT_EQ(rove::soft_cap(30).cap(), 30.0);
 }
 
@@ -211,7 +203,7 @@ TEST(Score, alibi_with_slopes_of_ones_own) {
   EXPECT_EQ(score(0.0, at(1, 4, 0)), 1.0);
   EXPECT_EQ(score(0.0, at(2, 4, 0)), 0.0);
   EXPECT_EQ(score.slopes().size(), 3U);
-  EXPECT_EQ(check_error(score), "no error");
+  EXPECT_EQ(check_error(score), "(no error)");
   // Copied: the list may go.
   const auto kept = [] { return rove::alibi(std::vector<double>{2.0}); }();
   EXPECT_EQ(kept(0.0, at(0, 1, 0)), -2.0);
@@ -248,7 +240,7 @@ TYPED_TEST(BiasOf, adds_its_element_by_local_row_and_slot) {
     }
     const auto score =
         rove::additive_bias(rove::bhtd(values.data(), extent[0], extent[1], extent[2], extent[3]));
-    EXPECT_EQ(check_error(score), "no error");
+    EXPECT_EQ(check_error(score), "(no error)");
     for (Site s{.query = 1000, .key = 2000}; s.batch < 2; ++s.batch) {
       for (s.head = 0; s.head < 3; ++s.head) {
         for (s.row = 0; s.row < 5; ++s.row) {
@@ -406,8 +398,8 @@ TEST(Score, chains_and_any_score_pass_checks_on) {
   EXPECT_EQ(check_error(bad | rove::soft_cap(3)), text);
   EXPECT_EQ(check_error(rove::soft_cap(3) | bad), text);
   EXPECT_EQ(check_error(AnyScore(bad)), text);
-  EXPECT_EQ(check_error(AnyScore()), "no error");
-  EXPECT_EQ(check_error(outside::Halve{}), "no error");
+  EXPECT_EQ(check_error(AnyScore()), "(no error)");
+  EXPECT_EQ(check_error(outside::Halve{}), "(no error)");
 }
 
 // ---- Run-time choice ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@
 
 #include "rove/attention/masks_order.hpp"
 #include "rove/attention/naive.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/judge.hpp"
 
 namespace rove_test {

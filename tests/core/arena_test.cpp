@@ -15,7 +15,7 @@
 
 #include "rove/core/context.hpp"
 #include "support/count_allocations.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 
 namespace {
 

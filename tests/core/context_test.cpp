@@ -15,6 +15,7 @@
 
 #include "support/count_allocations.hpp"
 #include "support/eigen_thread_pool.hpp"
+#include "support/error_of.hpp"
 #include "support/executors.hpp"
 
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/error_of.hpp"
 #include "support/executors.hpp"
 
 namespace {

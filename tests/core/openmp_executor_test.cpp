@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "support/count_allocations.hpp"
+#include "support/error_of.hpp"
 #include "support/executors.hpp"
 
 namespace {

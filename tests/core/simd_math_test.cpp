@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "rove/core/simd_lanes.hpp"
+
 namespace {
 
 namespace simd = rove::simd;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rove/core/simd_convert.hpp"
+#include "rove/core/simd_lanes.hpp"
 
 namespace {
 

@@ -9,20 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "support/error_of.hpp"
+
 namespace {
 
 using rove::Index;
 using View = rove::TensorView<float>;
-
-template <class F>
-std::string message_of(F&& call) {
-  try {
-    call();
-  } catch (const rove::Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 /// Every byte offset that a view touches, as often as it touches it, found by walking it.
 template <class T>
@@ -158,11 +151,11 @@ TEST(ViewChecks, check_view_accepts_what_can_be_addressed) {
 
 TEST(ViewChecks, check_view_messages) {
   float x = 0;
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               rove::check_view(View{&x, {1, 1, -2, 4}, {}}, "q");
             }),
             "q: tokens must not be negative, got -2");
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               rove::check_view(View{nullptr, {1, 2, 3, 4}, {}}, "out");
             }),
             "out is null but has 24 elements");
@@ -171,15 +164,15 @@ TEST(ViewChecks, check_view_messages) {
 TEST(ViewChecks, B75_products_that_do_not_fit_in_64_bits_are_refused) {
   float x = 0;
   const Index many = Index{1} << 31;
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               rove::check_view(View{&x, {1, many, many, 1}, {}}, "k");
             }),
             "k: the number of bytes does not fit in 64 bits, extents 1 x 2147483648 x 2147483648 x 1");
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               rove::check_view(View{&x, {1, 1, 3, 1}, {1, 1, Index{1} << 60, 1}}, "v");
             }),
             "v: offsets do not fit in 64 bits, tokens has extent 3 and stride 1152921504606846976");
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               rove::check_view(View{&x, {1, 1, 2, 1}, {1, 1, (std::numeric_limits<Index>::min)(), 1}}, "v");
             }),
             "v: offsets do not fit in 64 bits, tokens has extent 2 and stride -9223372036854775808");
@@ -192,14 +185,13 @@ TEST(ViewChecks, checked_slice) {
   const auto view = rove::bhtd(buffer.data(), 1, 2, 3, 4);
   EXPECT_EQ(rove::checked_slice(view, 2, 1, 2).data, view.row(0, 0, 1));
   EXPECT_TRUE(rove::checked_slice(view, 3, 4, 0).empty());
-  EXPECT_EQ(message_of([&] { rove::checked_slice(view, 2, 1, 3); }),
+  EXPECT_EQ(error_of([&] { rove::checked_slice(view, 2, 1, 3); }),
             "slice: 3 elements from 1 on do not lie in [0, 3)");
-  EXPECT_EQ(message_of([&] { rove::checked_slice(view, 2, -1, 1); }),
+  EXPECT_EQ(error_of([&] { rove::checked_slice(view, 2, -1, 1); }),
             "slice: 1 elements from -1 on do not lie in [0, 3)");
-  EXPECT_EQ(message_of([&] { rove::checked_slice(view, 2, 1, (std::numeric_limits<Index>::max)()); }),
+  EXPECT_EQ(error_of([&] { rove::checked_slice(view, 2, 1, (std::numeric_limits<Index>::max)()); }),
             "slice: 9223372036854775807 elements from 1 on do not lie in [0, 3)");
-  EXPECT_EQ(message_of([&] { rove::checked_slice(view, 4, 0, 1); }),
-            "slice: dimension must be 0 to 3, got 4");
+  EXPECT_EQ(error_of([&] { rove::checked_slice(view, 4, 0, 1); }), "slice: dimension must be 0 to 3, got 4");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "rove/frame/adaptors.hpp"
 #include "rove/frame/rotary.hpp"
 #include "rove/position/rotary_frequencies.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/frames.hpp"
 
 namespace rove_test {

@@ -16,7 +16,7 @@
 #include "rove/position/factored_rotation_table.hpp"
 #include "rove/position/rotary_frequencies.hpp"
 #include "rove/position/rotation_table.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/frames.hpp"
 
 namespace rove_test {

@@ -14,6 +14,7 @@
 #include "rove/position/factored_rotation_table.hpp"
 #include "rove/position/rotary_frequencies.hpp"
 #include "support/eigen_thread_pool.hpp"
+#include "support/error_of.hpp"
 #include "support/executors.hpp"
 #include "support/frames.hpp"
 

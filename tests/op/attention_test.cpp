@@ -17,7 +17,7 @@
 #include "rove/attention/masks_order.hpp"
 #include "rove/attention/naive.hpp"
 #include "rove/position/rotary_frequencies.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/frames.hpp"
 #include "support/judge.hpp"
 

@@ -29,6 +29,7 @@
 #include "rove/position/rotary_frequencies.hpp"
 #include "rove/position/rotation_table.hpp"
 #include "support/count_allocations.hpp"
+#include "support/error_of.hpp"
 #include "support/executors.hpp"
 #include "support/judge.hpp"
 

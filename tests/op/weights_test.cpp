@@ -14,7 +14,7 @@
 #include "rove/attention/scores_bias.hpp"
 #include "rove/attention/scores_soft_cap.hpp"
 #include "rove/dense/mixer.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/frames.hpp"
 #include "support/judge.hpp"
 

@@ -23,6 +23,7 @@
 #include "rove/position/rotation_table.hpp"
 #include "support/count_allocations.hpp"
 #include "support/eigen_thread_pool.hpp"
+#include "support/error_of.hpp"
 #include "support/executors.hpp"
 #include "support/judge.hpp"
 

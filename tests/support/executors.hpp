@@ -127,15 +127,4 @@ void expect_each_index_once(E& executor, rove::Index n) {
 
 inline const std::vector<rove::Index> task_counts{0, 1, 2, 3, 7, 8, 9, 64, 1000};
 
-/// The message of the rove::Error that f throws.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    std::forward<F>(f)();
-  } catch (const rove::Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
-
 }  // namespace test

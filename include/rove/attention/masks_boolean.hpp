@@ -2,15 +2,14 @@
 /// A mask read from memory.
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "rove/attention/logit_tensor.hpp"
 #include "rove/attention/mask.hpp"
 #include "rove/attention/site.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/simd_bytes.hpp"
 #include "rove/core/tensor_view.hpp"
 
 ROVE_BEGIN_TAGGED
@@ -19,22 +18,6 @@ namespace detail {
 
 template <class T>
 concept BooleanElement = std::is_same_v<T, bool> || std::is_same_v<T, unsigned char>;
-
-/// Bit i is whether byte i is not 0, of eight.
-inline std::uint64_t bits_of_bytes(const void* bytes) {
-  if constexpr (std::endian::native == std::endian::little) {
-    constexpr std::uint64_t low_seven = 0x7f7f7f7f7f7f7f7f, gather = 0x0102040810204080;
-    std::uint64_t word;
-    std::memcpy(&word, bytes, sizeof word);
-    // The top bit of each byte: set by a carry from the other seven, or there already.
-    const std::uint64_t set = (((word & low_seven) + low_seven) | word) & ~low_seven;
-    return ((set >> 7) * gather) >> 56;
-  } else {
-    std::uint64_t bits = 0;
-    for (int i = 0; i < 8; ++i) bits |= std::uint64_t{static_cast<const unsigned char*>(bytes)[i] != 0} << i;
-    return bits;
-  }
-}
 
 }  // namespace detail
 
@@ -64,7 +47,8 @@ class BooleanMask {
     const T* element = tensor_.at(first);
     int i = 0;
     if (tensor_.slot_step() == 1) {
-      for (; i + 8 <= count; i += 8) bits |= detail::bits_of_bytes(element + i) << i;
+      if (count == 64) return simd::bits_of_64_bytes(element);
+      for (; i + 8 <= count; i += 8) bits |= simd::bits_of_8_bytes(element + i) << i;
     }
     for (; i < count; ++i) {
       bits |= static_cast<std::uint64_t>(static_cast<bool>(element[i * tensor_.slot_step()])) << i;

@@ -10,6 +10,7 @@
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
 #include "rove/core/simd_convert.hpp"
+#include "rove/core/simd_lanes.hpp"
 
 ROVE_BEGIN_TAGGED
 

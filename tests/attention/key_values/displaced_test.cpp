@@ -12,7 +12,7 @@
 
 #include "rove/attention/key_values/ring.hpp"
 #include "rove/attention/key_values/tensor.hpp"
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/key_values.hpp"
 
 namespace rove_test {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/key_values.hpp"
 
 namespace rove_test {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "support/executors.hpp"
+#include "support/error_of.hpp"
 #include "support/key_values.hpp"
 
 namespace rove_test {

@@ -12,6 +12,7 @@
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
+#include "rove/core/simd_lanes.hpp"
 #include "rove/core/simd_math.hpp"
 
 ROVE_BEGIN_TAGGED
