@@ -303,27 +303,42 @@ class TiledRun {
     const IndexRun run = problem_.kv.indices(b, used.first);
     const bool straight = run.count >= used.count();
     const Index query = problem_.first_query(b) + tile.first;
+    // Places to score by packets: whole ones of used slots.
+    Index from = view.last, to = view.last;
+    if constexpr (score_takes_packets<typename Problem::score_type, P>) {
+      const Index first = (std::max)(view.first, used.first - origin + width - 1) / width * width;
+      const Index last = (std::min)(view.last + width - 1, used.last - origin) / width * width;
+      if (straight && first < last) from = first, to = last;
+    }
     for (int r = 0; r < tile.rows; ++r) {
       Site site{b, head, tile.first + r, 0, query + r, 0};
-      for (Index j = view.first / width * width; j < view.last; j += width) {
-        const std::uint64_t seen = view.lanes(r, j, width) & low_bits(width);
-        if (seen == 0) continue;
-        Acc* const logits = weights + r * weights_stride + j;
-        site.slot = origin + j;
-        if constexpr (score_takes_packets<typename Problem::score_type, P>) {
-          if (straight && site.slot >= used.first && site.slot + width <= used.last) {
-            site.key = run.first + (site.slot - used.first);
-            const P scored = problem_.score.packet(simd::load<P>(logits), site);
-            simd::store<P>(logits, scored * simd::broadcast<P>(std::numbers::log2e_v<Acc>));
-            continue;
-          }
-        }
-        for (int i = 0; i < width; ++i, ++site.slot) {
-          if ((seen >> i & 1U) == 0) continue;
+      Acc* const logits = weights + r * weights_stride;
+      const auto one_by_one = [&](Index first, Index last) {
+        for (Index j = first; j < last; ++j) {
+          if (!view.sees(r, j)) continue;
+          site.slot = origin + j;
           site.key = problem_.kv.indices(b, site.slot).first;
-          logits[i] = problem_.score(logits[i], site) * std::numbers::log2e_v<Acc>;
+          logits[j] = problem_.score(logits[j], site) * std::numbers::log2e_v<Acc>;
         }
+      };
+      one_by_one(view.first, from);
+      if constexpr (score_takes_packets<typename Problem::score_type, P>) {
+        // Several at a time: what they share is worked out once.
+        const auto packets = [&](auto count, Index j) ROVE_INLINE_LAMBDA {
+          P x[std::size_t{count}];
+          unrolled<count>([&](auto i) ROVE_INLINE_LAMBDA {
+            site.slot = origin + j + i * width;
+            site.key = run.first + (site.slot - used.first);
+            x[i] = problem_.score.packet(simd::load<P>(logits + j + i * width), site) *
+                   simd::broadcast<P>(std::numbers::log2e_v<Acc>);
+          });
+          unrolled<count>([&](auto i) ROVE_INLINE_LAMBDA { simd::store<P>(logits + j + i * width, x[i]); });
+        };
+        Index j = from;
+        for (; j + 4 * width <= to; j += 4 * width) packets(std::integral_constant<int, 4>{}, j);
+        for (; j < to; j += width) packets(std::integral_constant<int, 1>{}, j);
       }
+      one_by_one(to, view.last);
     }
   }
 

@@ -68,20 +68,26 @@ void look(const Problem& problem, Index b, Index head, Index row, int count, Ind
     const SlotRange part{(std::max)(used.first, origin + 64 * w),
                          (std::min)(used.last, origin + 64 * w + 64)};
     if (part.empty()) continue;
+    const Index start = origin + 64 * w;
     TileVisibility seen = TileVisibility::some;
+    Index key = 0;
     if (straight) {
-      const Index key = run.first + (part.first - used.first);
+      key = run.first + (part.first - used.first);
       seen = mask_tile(problem.mask, TileRange{b, head, row, row + count, part.first, part.last, query,
                                                query + count, key, key + part.count()});
     }
     if (seen == TileVisibility::none) continue;
     for (int r = 0; r < count; ++r) {
+      const Site site{b, head, row + r, part.first, query + r, key};
+      std::uint64_t& bits = view.bits[r][w];
       if (seen == TileVisibility::all) {
-        view.bits[r][w] = bit_range(part.first - origin - 64 * w, part.last - origin - 64 * w, 64);
+        bits = bit_range(part.first - start, part.last - start, 64);
+      } else if (straight) {
+        bits = mask_bits(problem.mask, site, static_cast<int>(part.count())) << (part.first - start);
       } else {
-        visible_slots(problem, Site{b, head, row + r, 0, query + r, 0}, origin, part, view.bits[r]);
+        visible_slots(problem, site, origin, part, view.bits[r]);
       }
-      any[w] |= view.bits[r][w];
+      any[w] |= bits;
     }
   }
   view.first = longest_key_block;
