@@ -19,6 +19,7 @@
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "support/error_of.hpp"
 
 namespace outside {
 
@@ -58,6 +59,7 @@ namespace {
 namespace simd = rove::simd;
 using rove::Index;
 using rove::Site;
+using test::error_of;
 
 // ---- Which scores have the form ---------------------------------------------------------------------
 
@@ -75,7 +77,8 @@ static_assert(takes_packets<rove::AdditiveBias<float>> && takes_packets<rove::Ad
               takes_packets<rove::AdditiveBias<Eigen::half>> &&
               takes_packets<rove::AdditiveBias<Eigen::bfloat16>>);
 static_assert(takes_packets<outside::Cooling> && takes_none<outside::Halve> && takes_none<outside::Final>);
-static_assert(takes_none<rove::AnyScore>);
+static_assert(takes_packets<rove::AnyScore> && takes_packets<rove::ScoreChain<rove::AnyScore, rove::Alibi>> &&
+              takes_none<rove::ScoreChain<rove::AnyScore, outside::Halve>>);
 static_assert(takes_none<decltype(rove::score([](auto s) { return s; }))>);
 // A chain where both do.
 static_assert(takes_packets<rove::ScoreChain<rove::SoftCap, rove::Alibi>>);
@@ -235,6 +238,26 @@ TEST(ScorePackets, chains_and_scores_of_ones_own) {
     ASSERT_TRUE(packets_are_their_lanes(outside::Cooling{}, first, random));
     ASSERT_TRUE(packets_are_their_lanes(added | outside::Cooling{} | rove::alibi(8), first, random));
     ASSERT_TRUE(packets_are_their_lanes(rove::NoScore{}, first, random));
+    const rove::AnyScore any = rove::soft_cap(30) | rove::alibi(8);
+    ASSERT_TRUE(packets_are_their_lanes(any, first, random));
+    ASSERT_TRUE(packets_are_their_lanes(any | outside::Cooling{}, first, random));
+  }
+}
+
+TEST(ScorePackets, only_run_time_knows_whether_any_score_takes_them) {
+  using rove::AnyScore;
+  EXPECT_TRUE(rove::score_packets_ready(AnyScore()));
+  EXPECT_TRUE(rove::score_packets_ready(AnyScore(rove::alibi(8))));
+  EXPECT_TRUE(rove::score_packets_ready(rove::alibi(8)));
+  const AnyScore none = outside::Halve{};
+  EXPECT_FALSE(rove::score_packets_ready(none));
+  EXPECT_FALSE(rove::score_packets_ready(none | rove::alibi(8)));
+  EXPECT_FALSE(rove::score_packets_ready(rove::alibi(8) | none));
+  EXPECT_TRUE(rove::score_packets_ready(AnyScore(rove::alibi(8)) | rove::soft_cap(3)));
+  EXPECT_FALSE(rove::score_packets_ready(AnyScore(rove::alibi(8) | none)));
+  if constexpr (simd::native_width < float >> 1) {
+    EXPECT_EQ(error_of([&] { none.packet(simd::broadcast<simd::packet_t<float>>(1), Site{}); }),
+              "AnyScore: the score inside has no packet form");
   }
 }
 

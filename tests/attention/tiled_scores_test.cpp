@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rove/attention/any_mask.hpp"
+#include "rove/attention/any_score.hpp"
 #include "rove/attention/key_values/displaced.hpp"
 #include "rove/attention/key_values/paged.hpp"
 #include "rove/attention/key_values/ring.hpp"
@@ -268,6 +269,47 @@ TEST(TiledScores, pages_and_keys_that_moved) {
     const auto moved = rove::displaced(paged, std::span<const rove::IndexShift>(shifts));
     for (const AnyMask& mask : masks()) expect_naive_bits(x, on(moved, mask), shifts.size() == 1);
   }
+}
+
+/// A score without packets, which must not be asked about keys that are hidden.
+struct Singly {
+  Watch* watch;
+
+  template <rove::Accumulator Acc>
+  Acc operator()(Acc s, const Site& site) const {
+    watch->singles += 1;
+    watch->wrong += site.key <= site.query ? 0 : 1;
+    return s + static_cast<Acc>(site.key % 3);
+  }
+};
+
+TEST(TiledScores, any_score_goes_by_packets_where_the_one_inside_does) {
+  constexpr Index q_len = 29, keys = 64, heads = 2;
+  Operands<float> tiled(1, heads, 1, q_len, keys, 8, 8, 47), naive = tiled;
+  const auto causal_problem = [](Operands<float>& of) {
+    return of.problem().with_mask(causal()).with_query_offset(rove::align_last());
+  };
+  Watch watch{q_len, {SlotRange{0, keys}}};
+  const Biases biases(heads, q_len, keys);
+  const Chosen chosen(Kind::chain, biases, watch);
+  rove::NaiveKernel{}(causal_problem(naive).with_score(chosen));
+  watch.singles = 0;
+  rove::TiledKernel{}(causal_problem(tiled).with_score(rove::AnyScore(chosen)));
+  EXPECT_TRUE(same_bits(tiled.out, naive.out) && same_bits(tiled.lse, naive.lse));
+  if constexpr (simd::native_width < float >> 1) {
+    EXPECT_GT(watch.packets, 0);
+    EXPECT_EQ(watch.singles, 0);
+  }
+  EXPECT_EQ(watch.wrong, 0);
+
+  rove::NaiveKernel{}(causal_problem(naive).with_score(Singly{&watch}));
+  watch.singles = 0;
+  rove::TiledKernel{}(causal_problem(tiled).with_score(rove::AnyScore(Singly{&watch})));
+  EXPECT_TRUE(same_bits(tiled.out, naive.out) && same_bits(tiled.lse, naive.lse));
+  Index visible = 0;
+  for (Index row = 0; row < q_len; ++row) visible += keys - q_len + row + 1;
+  EXPECT_EQ(watch.singles, heads * visible);
+  EXPECT_EQ(watch.wrong, 0);
 }
 
 // ---- Boolean masks --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -25,7 +26,8 @@ concept ErasableScore = !std::same_as<S, AnyScore> && Score<S>;
 }  // namespace detail
 
 /// Any score behind one type, for choices made at run time; copies share it. Answers as the score inside
-/// does, at a virtual call for each logit. Default: the logit as it is.
+/// does, at a virtual call for each packet where that one has the form, otherwise for each logit. Default:
+/// the logit as it is.
 class AnyScore {
  public:
   AnyScore() : AnyScore(NoScore{}) {}
@@ -38,6 +40,19 @@ class AnyScore {
   Acc operator()(Acc s, const Site& site) const {
     return score_->apply(s, site);
   }
+  /// Packets of the target, and numbers. Throws `Error` if the score inside has no such form: ask
+  /// `takes_packets()` before.
+  template <simd::PacketLike P>
+  requires(simd::is_scalar<P> || std::same_as<P, simd::packet_t<simd::lane_t<P>>>) P
+      packet(P s, const Site& first)
+  const {
+    if constexpr (simd::is_scalar<P>) {
+      return score_->apply(s, first);
+    } else {
+      return score_->packet(s, first);
+    }
+  }
+  bool takes_packets() const { return score_->takes_packets(); }
   /// The derivative of the score inside. Throws `Error` if it has none: ask `differentiable()` before.
   template <Accumulator Acc>
   Acc dscore(Acc s_in, Acc s_out, const Site& site) const {
@@ -55,10 +70,13 @@ class AnyScore {
     virtual ~Interface() = default;
     virtual float apply(float s, const Site& site) const = 0;
     virtual double apply(double s, const Site& site) const = 0;
+    virtual simd::packet_t<float> packet(simd::packet_t<float> s, const Site& first) const = 0;
+    virtual simd::packet_t<double> packet(simd::packet_t<double> s, const Site& first) const = 0;
     virtual float derivative(float s_in, float s_out, const Site& site) const = 0;
     virtual double derivative(double s_in, double s_out, const Site& site) const = 0;
     virtual void check(const AttentionShape& shape) const = 0;
     virtual bool order_aware() const = 0;
+    virtual bool takes_packets() const = 0;
     virtual bool differentiable() const = 0;
   };
 
@@ -67,6 +85,12 @@ class AnyScore {
     explicit Model(S&& score) : score_(std::move(score)) {}
     float apply(float s, const Site& site) const override { return score_(s, site); }
     double apply(double s, const Site& site) const override { return score_(s, site); }
+    simd::packet_t<float> packet(simd::packet_t<float> s, const Site& first) const override {
+      return scored(s, first);
+    }
+    simd::packet_t<double> packet(simd::packet_t<double> s, const Site& first) const override {
+      return scored(s, first);
+    }
     float derivative(float s_in, float s_out, const Site& site) const override {
       return slope(s_in, s_out, site);
     }
@@ -75,7 +99,26 @@ class AnyScore {
     }
     void check(const AttentionShape& shape) const override { score_check(score_, shape); }
     bool order_aware() const override { return score_order_aware(score_); }
+    bool takes_packets() const override {
+      if constexpr (has_packets) {
+        return score_packets_ready(score_);
+      } else {
+        return false;
+      }
+    }
     bool differentiable() const override { return score_differentiable(score_); }
+
+    static constexpr bool has_packets =
+        score_takes_packets<S, simd::packet_t<float>> && score_takes_packets<S, simd::packet_t<double>>;
+    template <simd::PacketLike P>
+    P scored(P s, const Site& first) const {
+      if constexpr (has_packets) {
+        return score_.packet(s, first);
+      } else {
+        ROVE_EXPECT(false, "AnyScore: the score inside has no packet form");
+        return s;
+      }
+    }
 
     template <Accumulator Acc>
     Acc slope(Acc s_in, Acc s_out, const Site& site) const {

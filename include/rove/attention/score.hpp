@@ -34,6 +34,8 @@ ROVE_BEGIN_TAGGED
 ///   first.slot + i with keys first.key + i in lane i, lane by lane the bits of the scalar form. It is asked
 ///   about keys that the mask hides, too, but about no slots that are not in use. Missing: asked one by one,
 ///   for visible keys only.
+/// - `bool takes_packets() const`: whether `packet` may be called, where only run time can tell. Missing:
+///   whether there is one.
 /// - `void prefetch(const Site& first, Index count) const`: a hint that the slots first.slot + i, i < count,
 ///   count >= 1, of the row will be asked about soon; `query` and `key` are not set.
 template <class S>
@@ -60,6 +62,10 @@ namespace detail {
 template <class S>
 concept HasDifferentiable = requires(const S& score) {
   { score.differentiable() } -> std::convertible_to<bool>;
+};
+template <class S>
+concept HasTakesPackets = requires(const S& score) {
+  { score.takes_packets() } -> std::convertible_to<bool>;
 };
 struct NamesPacket {
   int packet;
@@ -110,6 +116,16 @@ inline constexpr bool score_takes_packets = [] {
                 "the score's packet cannot be called as P packet(P, const Site&) const");
   return PacketScore<S, P>;
 }();
+
+/// Whether it may be called; of a score that has one only run time may know.
+template <Score S>
+ROVE_ALWAYS_INLINE constexpr bool score_packets_ready(const S& score) {
+  if constexpr (detail::HasTakesPackets<S>) {
+    return score.takes_packets();
+  } else {
+    return true;
+  }
+}
 
 /// Whether `prefetch` is there to be called.
 template <Score S>
@@ -166,6 +182,7 @@ class ScoreChain {
       requires(score_takes_packets<First, P>&& score_takes_packets<Second, P>) {
     return second_.packet(first_.packet(s, site), site);
   }
+  constexpr bool takes_packets() const { return score_packets_ready(first_) && score_packets_ready(second_); }
   constexpr void check(const AttentionShape& shape) const {
     score_check(first_, shape);
     score_check(second_, shape);

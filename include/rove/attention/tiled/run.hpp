@@ -308,7 +308,7 @@ class TiledRun {
     if constexpr (score_takes_packets<typename Problem::score_type, P>) {
       const Index first = (std::max)(view.first, used.first - origin + width - 1) / width * width;
       const Index last = (std::min)(view.last + width - 1, used.last - origin) / width * width;
-      if (straight && first < last) from = first, to = last;
+      if (straight && first < last && score_packets_ready(problem_.score)) from = first, to = last;
     }
     for (int r = 0; r < tile.rows; ++r) {
       Site site{b, head, tile.first + r, 0, query + r, 0};
