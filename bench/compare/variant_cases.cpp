@@ -63,9 +63,9 @@ void compare(Bench& bench, const AttentionShape& shape, const Problem& plain) {
   }
   {
     // Hides one of eight, anywhere, so that no tile is all visible.
-    std::vector<unsigned char> seen(static_cast<std::size_t>(n * n));
-    Buffer<float> random(n * n, 8);
-    for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = random.data()[i] > -1.299F ? 1 : 0;
+    Memory<unsigned char> seen(n * n);
+    const Buffer<float> random(n * n, 8);
+    for (Index i = 0; i < n * n; ++i) seen.data()[i] = random.data()[i] > -1.299F ? 1 : 0;
     variants.race_pair("variant/boolean-mask", "boolean mask, time over none", 1.12, plain,
                        plain.and_mask(rove::boolean_mask(rove::bhtd(seen.data(), 1, 1, n, n))));
   }
