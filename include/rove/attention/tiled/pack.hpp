@@ -73,35 +73,38 @@ ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index
   }
 }
 
-/// Packs the keys of the block that starts at slot `origin`; slots that are not in use become zeros.
-/// `read(slot, row)` gives a key, turned.
+/// Packs the keys of the block that starts at slot `origin`, as far as tiles that have some of the used slots
+/// reach; their other places become zeros. `read(slot, row)` gives a key, turned.
 template <Accumulator Acc, class Read>
 void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
                const Read& read) {
+  constexpr Index width = PackedLayout<Acc>::width;
+  constexpr Index step = (std::max)(Index{16}, TileShape<Acc>::packets * width);
   const auto channels = static_cast<std::size_t>(layout.channels);
-  for (Index j = 0; j < layout.block; j += 16) {
+  const Index last = (used.last - origin + step - 1) / step * step;
+  for (Index j = (used.first - origin) / step * step; j < last; j += 16) {
+    Acc* const panel = to + j * layout.channels;
     if (origin + j + 16 <= used.first || origin + j >= used.last) {
-      std::fill_n(to, 16 * layout.channels, Acc(0));
-    } else {
-      for (Index l = 0; l < 16; ++l) {
-        const Index slot = origin + j + l;
-        const std::span<Acc> row(scratch + l * layout.key_width, channels);
-        if (slot >= used.first && slot < used.last) {
-          read(slot, row);
-        } else {
-          std::fill(row.begin(), row.end(), Acc(0));
-        }
-      }
-      for (Index l = 0; l < 16; l += layout.width) {
-        transpose_rows(scratch + l * layout.key_width, layout.key_width, layout.channels, to + l, Index{16},
-                       [](auto x) ROVE_INLINE_LAMBDA { return x; });
+      std::fill_n(panel, 16 * layout.channels, Acc(0));
+      continue;
+    }
+    for (Index l = 0; l < 16; ++l) {
+      const Index slot = origin + j + l;
+      const std::span<Acc> row(scratch + l * layout.key_width, channels);
+      if (slot >= used.first && slot < used.last) {
+        read(slot, row);
+      } else {
+        std::fill(row.begin(), row.end(), Acc(0));
       }
     }
-    to += 16 * layout.channels;
+    for (Index l = 0; l < 16; l += width) {
+      transpose_rows(scratch + l * layout.key_width, layout.key_width, layout.channels, panel + l, Index{16},
+                     [](auto x) ROVE_INLINE_LAMBDA { return x; });
+    }
   }
 }
 
-/// Packs the values likewise; returns whether all of them are finite.
+/// Packs the values of the used slots likewise; returns whether all of them are finite.
 template <Accumulator Acc, class Read>
 bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
                  const Read& read) {
@@ -110,22 +113,18 @@ bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, 
   std::fill_n(scratch, layout.value_width, Acc(0));
   const std::span<Acc> row(scratch, static_cast<std::size_t>(layout.value_channels));
   bool finite = true;
-  for (Index j = 0; j < layout.block; ++j) {
-    const Index slot = origin + j;
-    const bool present = slot >= used.first && slot < used.last;
-    if (present) {
-      read(slot, row);
-      auto good = simd::is_finite<P>(simd::load<P>(scratch));
-      for (Index c = layout.width; c < layout.value_width; c += layout.width) {
-        good = good & simd::is_finite<P>(simd::load<P>(scratch + c));
-      }
-      finite = finite && !simd::any(!good);
+  for (Index slot = used.first; slot < used.last; ++slot) {
+    read(slot, row);
+    auto good = simd::is_finite<P>(simd::load<P>(scratch));
+    for (Index c = layout.width; c < layout.value_width; c += layout.width) {
+      good = good & simd::is_finite<P>(simd::load<P>(scratch + c));
     }
+    finite = finite && !simd::any(!good);
     for (Index c = 0; c < layout.value_width;) {
       const Index columns = c < whole ? layout.panel : layout.width;
-      Acc* const place = to + c * layout.block + j * columns;
+      Acc* const place = to + c * layout.block + (slot - origin) * columns;
       for (Index e = 0; e < columns; e += layout.width) {
-        simd::store<P>(place + e, present ? simd::load<P>(scratch + c + e) : simd::broadcast<P>(0));
+        simd::store<P>(place + e, simd::load<P>(scratch + c + e));
       }
       c += columns;
     }

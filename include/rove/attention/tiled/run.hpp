@@ -198,15 +198,21 @@ class TiledRun {
         read_query(problem_, transforms_.query, b, head, tile.first + r, query);
       });
     }
+    bool touched = false;  // the chunk, by these rows
     for (Index block = all.first; block < all.last; ++block) {
-      const Index at = place * blocks_.most() + (block - all.first);
-      for (Index t = 0; t < tiles; ++t) {
-        const bool last = t + 1 == tiles;
-        const Next next{tile_at(last ? 0 : t + 1), last ? block + 1 : block};
-        add_block(b, head, tile_at(t), block, at, weights, next.block < all.last ? &next : nullptr);
+      const SlotRange used = blocks_.slots(b, block);
+      if (visibility(problem_, b, head, first, count, used, used) != TileVisibility::none) {
+        touched = true;
+        const Index at = place * blocks_.most() + (block - all.first);
+        for (Index t = 0; t < tiles; ++t) {
+          const bool last = t + 1 == tiles;
+          const Next next{tile_at(last ? 0 : t + 1), last ? block + 1 : block};
+          add_block(b, head, tile_at(t), block, at, weights, next.block < all.last ? &next : nullptr);
+        }
       }
       if (several && ((block + 1) % blocks_.to_a_chunk() == 0 || block + 1 == all.last)) {
-        for (Index t = 0; t < tiles; ++t) merge_chunk(tile_at(t));
+        for (Index t = 0; t < tiles && touched; ++t) merge_chunk(tile_at(t));
+        touched = false;
       }
     }
     // By name: GCC 12 with -fsanitize=undefined works out the index of a choice of arrays for one of them

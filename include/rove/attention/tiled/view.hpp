@@ -36,29 +36,38 @@ struct BlockView {
   }
 };
 
+/// What the mask says of the rows [row, row + count) of a head and the slots `part`; `some` where the indices
+/// of the used slots are not consecutive.
+template <class Problem>
+TileVisibility visibility(const Problem& problem, Index b, Index head, Index row, Index count, SlotRange used,
+                          SlotRange part) {
+  const IndexRun run = problem.kv.indices(b, used.first);
+  if (run.count < used.count()) return TileVisibility::some;
+  const Index query = problem.first_query(b) + row;
+  const Index key = run.first + (part.first - used.first);
+  return mask_tile(problem.mask, TileRange{b, head, row, row + count, part.first, part.last, query,
+                                           query + count, key, key + part.count()});
+}
+
 /// Looks at the rows [row, row + count) of a head over the used slots of the block that starts at `origin`.
 template <int rows, class Problem>
 void look(const Problem& problem, Index b, Index head, Index row, int count, Index origin, SlotRange used,
           BlockView<rows>& view) {
   constexpr int words = BlockView<rows>::words;
+  switch (visibility(problem, b, head, row, count, used, used)) {
+    case TileVisibility::none:
+      return;
+    case TileVisibility::all:
+      view.all = true;
+      view.first = used.first - origin;
+      view.last = used.last - origin;
+      return;
+    case TileVisibility::some:
+      break;
+  }
   const Index query = problem.first_query(b) + row;
   const IndexRun run = problem.kv.indices(b, used.first);
   const bool straight = run.count >= used.count();
-  if (straight) {
-    const TileRange range{b,         head,  row,           row + count, used.first,
-                          used.last, query, query + count, run.first,   run.first + used.count()};
-    switch (mask_tile(problem.mask, range)) {
-      case TileVisibility::none:
-        return;
-      case TileVisibility::all:
-        view.all = true;
-        view.first = used.first - origin;
-        view.last = used.last - origin;
-        return;
-      case TileVisibility::some:
-        break;
-    }
-  }
   for (int r = 0; r < count; ++r) {
     for (std::uint64_t& word : view.bits[r]) word = 0;
   }
@@ -69,13 +78,8 @@ void look(const Problem& problem, Index b, Index head, Index row, int count, Ind
                          (std::min)(used.last, origin + 64 * w + 64)};
     if (part.empty()) continue;
     const Index start = origin + 64 * w;
-    TileVisibility seen = TileVisibility::some;
-    Index key = 0;
-    if (straight) {
-      key = run.first + (part.first - used.first);
-      seen = mask_tile(problem.mask, TileRange{b, head, row, row + count, part.first, part.last, query,
-                                               query + count, key, key + part.count()});
-    }
+    const Index key = run.first + (part.first - used.first);
+    const TileVisibility seen = visibility(problem, b, head, row, count, used, part);
     if (seen == TileVisibility::none) continue;
     for (int r = 0; r < count; ++r) {
       const Site site{b, head, row + r, part.first, query + r, key};
