@@ -54,6 +54,10 @@ void count_every_product(const rove::dense::AttentionInput& in, const FrameSizes
     }
     result.magnitude.row(i) = magnitude;
     result.tail.row(i) = tail;
+    // Where no product counts there is nothing but what the oracle's inversion by elimination left.
+    for (Index d = 0; d < magnitude.size(); ++d) {
+      if (magnitude(d) == 0 && tail(d) == 0) result.out(i, d) = 0;
+    }
   }
 }
 
