@@ -117,7 +117,7 @@ inline constexpr bool score_takes_packets = [] {
   return PacketScore<S, P>;
 }();
 
-/// Whether it may be called; of a score that has one only run time may know.
+/// Whether the score's `packet`, if it has one, may be called: of an AnyScore only run time can tell.
 template <Score S>
 ROVE_ALWAYS_INLINE constexpr bool score_packets_ready(const S& score) {
   if constexpr (detail::HasTakesPackets<S>) {

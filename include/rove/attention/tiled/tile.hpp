@@ -50,7 +50,7 @@ ROVE_ALWAYS_INLINE void tile_product(const Acc* left, Index left_row, Index left
   unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { sum[r][p] = simd::broadcast<P>(0); });
   });
-  // Two steps a round: what counts and branches would take turns from the multiply-adds.
+  // Unrolled by two: counting and branching compete with the multiply-adds for ports.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 2
 #endif

@@ -28,12 +28,6 @@ struct BlockView {
   std::uint64_t bits[std::size_t{rows}][std::size_t{words}];
 
   bool sees(int r, Index j) const { return all || (bits[r][j / 64] >> (j % 64) & 1U) != 0; }
-
-  /// Visibility of `count` places from j on, which lie in one word.
-  std::uint64_t lanes(int r, Index j, int count) const {
-    const auto place = static_cast<std::size_t>(j);
-    return all ? bit_range(first - j, last - j, count) : bits[r][place / 64] >> (place % 64);
-  }
 };
 
 /// What the mask says of the rows [row, row + count) of a head and the slots `part`; `some` where the indices
