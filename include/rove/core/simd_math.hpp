@@ -109,6 +109,40 @@ inline constexpr Acc log2_e = static_cast<Acc>(1.4426950408889634074);
 template <Accumulator Acc>
 inline constexpr Acc exp2_cut = static_cast<Acc>(-86.561702453337804444);
 
+}  // namespace simd
+
+namespace detail {
+
+/// x = n + fraction with a whole n, and power = 2^n; below the cut both are exactly 0, where the bits of 2^n
+/// could be anything and products a slow subnormal. A NaN is in fraction, whatever its bits make of power.
+template <class P>
+struct SplitExponent {
+  P power, fraction;
+};
+
+template <simd::PacketLike P>
+ROVE_ALWAYS_INLINE SplitExponent<P> split_exponent(P x) {
+  using Acc = simd::lane_t<P>;
+  const P magic = simd::broadcast<P>(ExpConstants<Acc>::magic);
+  const auto below = x < simd::broadcast<P>(simd::exp2_cut<Acc>);
+#if defined(__AVX512F__)
+  // Zeros cost nothing here: the instructions that compute power and fraction can put them.
+  const P zero = simd::broadcast<P>(0);
+  const P shifted = x + magic;
+  return {simd::select<P>(below, zero, power_of_two(shifted)),
+          simd::select<P>(below, zero, x - (shifted - magic))};
+#else
+  // The exponent whose bits are all zeros.
+  x = simd::select<P>(below, simd::broadcast<P>(-Format<Acc>::bias), x);
+  const P shifted = x + magic;
+  return {power_of_two(shifted), x - (shifted - magic)};
+#endif
+}
+
+}  // namespace detail
+
+namespace simd {
+
 /// The nearest integer, ties to even, of a number below 2^22 (2^51 in double) in size.
 template <PacketLike P>
 ROVE_ALWAYS_INLINE P nearest_integer(P x) {
@@ -124,14 +158,8 @@ ROVE_ALWAYS_INLINE P nearest_integer(P x) {
 template <PacketLike P>
 ROVE_ALWAYS_INLINE P exp2_kernel(P x) {
   using Acc = lane_t<P>;
-  const P magic = broadcast<P>(detail::ExpConstants<Acc>::magic);
-  // Below the cut: the exponent whose bits are all zeros, so that 2^n and all products are exactly 0. Other
-  // numbers would leave bits that could be anything, a slow subnormal too.
-  x = select<P>(x < broadcast<P>(exp2_cut<Acc>), broadcast<P>(-detail::Format<Acc>::bias), x);
-  const P shifted = x + magic;
-  const P fraction = x - (shifted - magic);  // exact
-  const P power = detail::power_of_two(shifted);
-  // 2^n · 2^f = 2^n + (2^n f) · (2^f − 1) / f. A NaN in x comes through f, whatever its bits made of 2^n.
+  const auto [power, fraction] = detail::split_exponent(x);
+  // 2^n · 2^f = 2^n + (2^n f) · (2^f − 1) / f.
   const P quotient = detail::horner(fraction, detail::ExpConstants<Acc>::exp2);
   return simd::mul_add(power * fraction, quotient, power);
 }

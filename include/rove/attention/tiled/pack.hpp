@@ -18,9 +18,9 @@ ROVE_BEGIN_TAGGED
 
 namespace detail {
 
-/// One key block in memory. Keys: panels of 16 slots, [panel][channel][16]. Values: panels of as many
-/// channels as a tile is wide, [panel][slot][channels of the panel]; channels are filled up with zeros to
-/// whole packets. Queries: [channel][rows of a tile].
+/// One key block in memory: its keys, then its values. Keys: panels of 16 slots, [panel][channel][16].
+/// Values: panels of as many channels as a tile is wide, [panel][slot][channels of the panel]; channels are
+/// filled up with zeros to whole packets. Queries: [channel][rows of a tile].
 template <Accumulator Acc>
 struct PackedLayout {
   static constexpr Index width = simd::native_width<Acc>;
@@ -41,6 +41,7 @@ struct PackedLayout {
 
   Index key_block() const { return block * channels; }
   Index value_block() const { return block * value_width; }
+  Index elements() const { return key_block() + value_block(); }
   Index query_tile() const { return TileShape<Acc>::rows * channels; }
   /// Numbers that a worker needs to pack keys, values or a tile of queries.
   Index scratch() const {
@@ -53,6 +54,33 @@ struct PackedLayout {
     const Index columns = c < whole ? panel : width;
     return base * block + j * columns + (c - base);
   }
+};
+
+/// A key block that is asked for while tiles of rows go through the one before it. Packed keys and values of
+/// a long sequence are beyond the core's own cache; without this the first tile of every block waits for
+/// them.
+template <Accumulator Acc>
+class BlockAhead {
+ public:
+  /// `block` is where it starts, `tiles` the number of tiles that go through the one before.
+  BlockAhead(const PackedLayout<Acc>& layout, Index tiles, const Acc* block)
+      : block_(block), elements_(layout.elements()) {
+    const Index requests = layout.block / layout.panel * (layout.channels / 2);  // of score_tiles
+    step_ = std::clamp(elements_ / (std::max)(Index{1}, tiles * requests), Index{1}, line);
+    part_ = requests * step_;
+  }
+  /// What to ask for with tile t.
+  Ahead<Acc> part(Index t) const {
+    if ((t + 1) * part_ > elements_) return {block_, 0};
+    return {block_ + t * part_, step_};
+  }
+
+ private:
+  static constexpr Index line = 64 / sizeof(Acc);
+  const Acc* block_;
+  Index elements_;
+  Index step_;
+  Index part_;
 };
 
 /// to[c · to_stride + r] = map(from[r · from_stride + c]) for r < width and c < columns, by packets: rows are

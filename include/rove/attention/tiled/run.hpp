@@ -73,15 +73,13 @@ class TiledRun {
 
   WorkspaceSize workspace() const {
     WorkspaceSize size;
-    size.add<Acc>(wave_ * blocks_.most() * layout_.key_block());
-    size.add<Acc>(wave_ * blocks_.most() * layout_.value_block());
+    size.add<Acc>(wave_ * blocks_.most() * layout_.elements());
     size.add<std::uint8_t>(wave_ * blocks_.most());
     size.add_per_worker<Acc>(worker_elements(), workers_);
     return size;
   }
   void allocate(Context::Scope& scope) {
-    keys_ = scope.template allocate<Acc>(wave_ * blocks_.most() * layout_.key_block());
-    values_ = scope.template allocate<Acc>(wave_ * blocks_.most() * layout_.value_block());
+    packed_ = scope.template allocate<Acc>(wave_ * blocks_.most() * layout_.elements());
     finite_ = scope.template allocate<std::uint8_t>(wave_ * blocks_.most());
     scratch_.emplace(scope.template per_worker<Acc>(worker_elements()));
   }
@@ -115,8 +113,8 @@ class TiledRun {
     return rows_ * (layout_.channels + 2 * layout_.value_width) + tile_rows * weights_stride + width +
            layout_.scratch();
   }
-  Acc* keys_at(Index at) const { return keys_.data() + at * layout_.key_block(); }
-  Acc* values_at(Index at) const { return values_.data() + at * layout_.value_block(); }
+  Acc* keys_at(Index at) const { return packed_.data() + at * layout_.elements(); }
+  Acc* values_at(Index at) const { return keys_at(at) + layout_.key_block(); }
 
   void pack(Index b, Index kv_head, Index place, Index nth, std::span<Acc> scratch) {
     const SlotRange all = blocks_.of(b);
@@ -198,22 +196,31 @@ class TiledRun {
         read_query(problem_, transforms_.query, b, head, tile.first + r, query);
       });
     }
-    bool touched = false;  // the chunk, by these rows
-    for (Index block = all.first; block < all.last; ++block) {
-      const SlotRange used = blocks_.slots(b, block);
-      if (visibility(problem_, b, head, first, count, used, used) != TileVisibility::none) {
-        touched = true;
-        const Index at = place * blocks_.most() + (block - all.first);
-        for (Index t = 0; t < tiles; ++t) {
-          const bool last = t + 1 == tiles;
-          const Next next{tile_at(last ? 0 : t + 1), last ? block + 1 : block};
-          add_block(b, head, tile_at(t), block, at, weights, next.block < all.last ? &next : nullptr);
-        }
+    const auto seen_from = [&](Index block) {  // the next block of which some row sees something
+      while (block < all.last) {
+        const SlotRange used = blocks_.slots(b, block);
+        if (visibility(problem_, b, head, first, count, used, used) != TileVisibility::none) break;
+        ++block;
       }
-      if (several && ((block + 1) % blocks_.to_a_chunk() == 0 || block + 1 == all.last)) {
-        for (Index t = 0; t < tiles && touched; ++t) merge_chunk(tile_at(t));
-        touched = false;
+      return block;
+    };
+    const Index start = seen_from(all.first);
+    for (Index block = start; block < all.last;) {
+      const Index following = seen_from(block + 1);
+      const bool ends = following >= all.last;
+      const Index place_of_0 = place * blocks_.most() - all.first;
+      // After the last one these rows' first one: the next rows are likely to begin with it.
+      const BlockAhead<Acc> ahead(layout_, tiles, keys_at(place_of_0 + (ends ? start : following)));
+      for (Index t = 0; t < tiles; ++t) {
+        const bool last = t + 1 == tiles;
+        const Next next{tile_at(last ? 0 : t + 1), last ? following : block};
+        add_block(b, head, tile_at(t), block, place_of_0 + block, weights, ahead.part(t),
+                  last && ends ? nullptr : &next);
       }
+      if (several && (ends || following / blocks_.to_a_chunk() != block / blocks_.to_a_chunk())) {
+        for (Index t = 0; t < tiles; ++t) merge_chunk(tile_at(t));
+      }
+      block = following;
     }
     // By name: GCC 12 with -fsanitize=undefined works out the index of a choice of arrays for one of them
     // only.
@@ -265,7 +272,7 @@ class TiledRun {
     }
   }
 
-  void add_block(Index b, Index head, const Tile& tile, Index block, Index at, Acc* weights,
+  void add_block(Index b, Index head, const Tile& tile, Index block, Index at, Acc* weights, Ahead<Acc> ahead,
                  const Next* next) {
     View view;
     const SlotRange used = blocks_.slots(b, block);
@@ -285,7 +292,7 @@ class TiledRun {
       const Index to = first + tiles * (part + 1) / parts * tile_keys;
       in_parts<Acc>(tile.rows, [&](auto rows, int r) ROVE_INLINE_LAMBDA {
         score_tiles<rows>(tile.query + r, keys_at(at), layout_.channels, from, to,
-                          weights + r * weights_stride);
+                          weights + r * weights_stride, ahead);
       });
     }
     if constexpr (has_score) score(b, head, tile, block * layout_.block, used, view, weights);
@@ -375,8 +382,7 @@ class TiledRun {
   Index slices_ = 1;  // tasks to a query head
   Index wave_ = 1;    // kv heads to a wave
   Index waves_ = 0;
-  std::span<Acc> keys_;
-  std::span<Acc> values_;
+  std::span<Acc> packed_;
   std::span<std::uint8_t> finite_;
   std::optional<PerWorker<Acc>> scratch_;
 };

@@ -42,19 +42,17 @@ ROVE_ALWAYS_INLINE void unrolled(F&& f) {
 ///
 ///     sum[r][p] = Σ_t left[r · left_row + t · left_step] · right[p · right_packet + t · right_step]
 ///
-/// over t = 0 … steps − 1 in order, one multiply-add each, starting at zero; then done(r, p, sum).
-template <int rows, int packets, simd::PacketLike P, class Acc, class Done>
+/// over t = 0 … steps − 1 in order, one multiply-add each, starting at zero; then done(r, p, sum). Calls
+/// between() before every two steps.
+template <int rows, int packets, simd::PacketLike P, class Acc, class Between, class Done>
 ROVE_ALWAYS_INLINE void tile_product(const Acc* left, Index left_row, Index left_step, const Acc* right,
-                                     Index right_packet, Index right_step, Index steps, Done done) {
+                                     Index right_packet, Index right_step, Index steps, Between between,
+                                     Done done) {
   P sum[std::size_t{rows}][std::size_t{packets}];
   unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { sum[r][p] = simd::broadcast<P>(0); });
   });
-  // Unrolled by two: counting and branching compete with the multiply-adds for ports.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC unroll 2
-#endif
-  for (Index t = 0; t < steps; ++t) {
+  const auto step = [&]() ROVE_INLINE_LAMBDA {
     P x[std::size_t{packets}];
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { x[p] = simd::load<P>(right + p * right_packet); });
     unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
@@ -63,11 +61,26 @@ ROVE_ALWAYS_INLINE void tile_product(const Acc* left, Index left_row, Index left
     });
     left += left_step;
     right += right_step;
+  };
+  // By twos: counting and branching compete with the multiply-adds for ports.
+  Index t = 0;
+  for (; t + 2 <= steps; t += 2) {
+    between();
+    step();
+    step();
   }
+  if (t < steps) step();
   unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { done(r, p, sum[r][p]); });
   });
 }
+
+/// Memory to ask for on the way, a little with every two steps of a product.
+template <Accumulator Acc>
+struct Ahead {
+  const Acc* from;
+  Index step;  ///< elements to the next place
+};
 
 /// Calls f(rows, first) with a number of rows that is a constant: a whole tile at once, the last one of a
 /// head in parts of 8, 4, 2 and 1.
@@ -89,20 +102,26 @@ ROVE_ALWAYS_INLINE void in_parts(int rows, const F& f) {
 inline constexpr Index weights_stride = longest_key_block + 16;
 
 /// weights[r][key] = Σ_c query[c][r] · keys[key / 16][c][key % 16] for the keys [first, last), whole tiles.
-/// `query` is `[channels][TileShape::rows]`.
+/// `query` is `[channels][TileShape::rows]`. Tile i of the block's keys asks for the places i · (channels /
+/// 2) and following of `ahead`, channels / 2 of them.
 template <int rows, Accumulator Acc>
 ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channels, Index first, Index last,
-                                Acc* weights) {
+                                Acc* weights, Ahead<Acc> ahead) {
   using Shape = TileShape<Acc>;
   using P = simd::packet_t<Acc>;
   constexpr int width = simd::width<P>;
   for (Index key = first; key < last; key += Shape::packets * width) {
     const Acc* right = keys + key / 16 * 16 * channels + key % 16;
+    const Acc* request = ahead.from + key / (Shape::packets * width) * (channels / 2) * ahead.step;
     Acc* const to = weights + key;
-    tile_product<rows, Shape::packets, P>(query, 1, Shape::rows, right, width == 16 ? channels * 16 : width,
-                                          16, channels, [&](auto r, auto p, P sum) ROVE_INLINE_LAMBDA {
-                                            simd::store<P>(to + r * weights_stride + p * width, sum);
-                                          });
+    tile_product<rows, Shape::packets, P>(
+        query, 1, Shape::rows, right, width == 16 ? channels * 16 : width, 16, channels,
+        [&]() ROVE_INLINE_LAMBDA {
+          simd::prefetch(request);
+          request += ahead.step;
+        },
+        [&](auto r, auto p, P sum)
+            ROVE_INLINE_LAMBDA { simd::store<P>(to + r * weights_stride + p * width, sum); });
   }
 }
 
@@ -119,12 +138,13 @@ ROVE_NO_INLINE void value_tiles(const Acc* weights, const Acc* values, Index blo
   const auto panel = [&](auto packets) ROVE_INLINE_LAMBDA {
     constexpr int n = packets;
     Acc* const to = output + c;
-    tile_product<rows, n, P>(weights + first, weights_stride, 1, values + c * block + first * n * width,
-                             width, n * width, count, [&](auto r, auto p, P sum) ROVE_INLINE_LAMBDA {
-                               Acc* const o = to + r * stride + p * width;
-                               simd::store<P>(
-                                   o, simd::mul_add(simd::load<P>(o), simd::broadcast<P>(rescale[r]), sum));
-                             });
+    tile_product<rows, n, P>(
+        weights + first, weights_stride, 1, values + c * block + first * n * width, width, n * width, count,
+        []() ROVE_INLINE_LAMBDA {},
+        [&](auto r, auto p, P sum) ROVE_INLINE_LAMBDA {
+          Acc* const o = to + r * stride + p * width;
+          simd::store<P>(o, simd::mul_add(simd::load<P>(o), simd::broadcast<P>(rescale[r]), sum));
+        });
   };
   for (; c + Shape::packets * width <= stride; c += Shape::packets * width) {
     panel(std::integral_constant<int, Shape::packets>{});
