@@ -158,8 +158,7 @@ TYPED_TEST(SimdMath, powers_are_those_of_the_plain_formula) {
     for (std::size_t i = 1; i < std::size(rove::detail::ExpConstants<Acc>::exp2); ++i) {
       sum = rove::mul_add(sum, f, rove::detail::ExpConstants<Acc>::exp2[i]);
     }
-    const Acc power = std::ldexp(Acc(1), static_cast<int>(n));
-    return rove::mul_add(power * f, sum, power);
+    return std::ldexp(sum, static_cast<int>(n) - 1);
   };
   std::size_t different = 0, seen = 0;
   for (const Acc x : arguments<Acc>()) {

@@ -17,6 +17,10 @@
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
 
+#if defined(__AVX512DQ__)
+#include <immintrin.h>
+#endif
+
 ROVE_BEGIN_TAGGED
 
 namespace detail {
@@ -27,9 +31,10 @@ struct ExpConstants;
 template <>
 struct ExpConstants<float> {
   static constexpr float magic = 0x1.8p23F + 127;
-  /// (2^f - 1) / f on [-1/2, 1/2], highest power first; error 1.54.
-  static constexpr float exp2[] = {0x1.5bba14p-10F, 0x1.3cea88p-7F, 0x1.c6b752p-5F, 0x1.ebf9bcp-3F,
-                                   0x1.62e42ap-1F};
+  static constexpr float half_magic = 0x1.8p23F + 126;
+  /// 2 · 2^f on [-1/2, 1/2], highest power first; error 1.54.
+  static constexpr float exp2[] = {0x1.5bba14p-9F, 0x1.3cea88p-6F, 0x1.c6b752p-4F,
+                                   0x1.ebf9bcp-2F, 0x1.62e42ap0F,  2};
   /// (e^r - 1 - r) / r² on [-ln 2 / 2, ln 2 / 2]; error 0.06.
   static constexpr float exp[] = {0x1.6a244ep-10F, 0x1.1239d4p-7F, 0x1.5558f2p-5F, 0x1.555492p-3F,
                                   0x1.fffffcp-2F};
@@ -39,11 +44,12 @@ struct ExpConstants<float> {
 template <>
 struct ExpConstants<double> {
   static constexpr double magic = 0x1.8p52 + 1023;
+  static constexpr double half_magic = 0x1.8p52 + 1022;
   /// Error 0.04.
-  static constexpr double exp2[] = {0x1.e79bc326c624cp-32, 0x1.e61b4fa45d051p-28, 0x1.b5267cd81c738p-24,
-                                    0x1.62bfc79d4678dp-20, 0x1.ffcbfba9847c7p-17, 0x1.4309130ed8cefp-13,
-                                    0x1.5d87fe78cd6c4p-10, 0x1.3b2ab6fba011ap-7,  0x1.c6b08d7049fe8p-5,
-                                    0x1.ebfbdff82c5a4p-3,  0x1.62e42fefa39efp-1};
+  static constexpr double exp2[] = {0x1.e79bc326c624cp-31, 0x1.e61b4fa45d051p-27, 0x1.b5267cd81c738p-23,
+                                    0x1.62bfc79d4678dp-19, 0x1.ffcbfba9847c7p-16, 0x1.4309130ed8cefp-12,
+                                    0x1.5d87fe78cd6c4p-9,  0x1.3b2ab6fba011ap-6,  0x1.c6b08d7049fe8p-4,
+                                    0x1.ebfbdff82c5a4p-2,  0x1.62e42fefa39efp0,   2};
   /// Error 0.04.
   static constexpr double exp[] = {0x1.ad7f719363562p-26, 0x1.28ad68b4f2ff5p-22, 0x1.71df253fa407fp-19,
                                    0x1.a0199a16d13cap-16, 0x1.a01a012a67844p-13, 0x1.6c16c18426721p-10,
@@ -113,30 +119,37 @@ inline constexpr Acc exp2_cut = static_cast<Acc>(-86.561702453337804444);
 
 namespace detail {
 
-/// x = n + fraction with a whole n, and power = 2^n; below the cut both are exactly 0, where the bits of 2^n
-/// could be anything and products a slow subnormal. A NaN is in fraction, whatever its bits make of power.
+/// x = n + fraction with n the nearest integer, ties to even, and half = 2^(n − 1), which below the cut is
+/// exactly 0: the bits of 2^n could be anything there, and products a slow subnormal. A NaN is in fraction,
+/// whatever its bits make of half.
 template <class P>
 struct SplitExponent {
-  P power, fraction;
+  P half, fraction;
 };
 
 template <simd::PacketLike P>
 ROVE_ALWAYS_INLINE SplitExponent<P> split_exponent(P x) {
   using Acc = simd::lane_t<P>;
-  const P magic = simd::broadcast<P>(ExpConstants<Acc>::magic);
+  const P magic = simd::broadcast<P>(ExpConstants<Acc>::half_magic);
   const auto below = x < simd::broadcast<P>(simd::exp2_cut<Acc>);
-#if defined(__AVX512F__)
-  // Zeros cost nothing here: the instructions that compute power and fraction can put them.
-  const P zero = simd::broadcast<P>(0);
-  const P shifted = x + magic;
-  return {simd::select<P>(below, zero, power_of_two(shifted)),
-          simd::select<P>(below, zero, x - (shifted - magic))};
-#else
-  // The exponent whose bits are all zeros.
-  x = simd::select<P>(below, simd::broadcast<P>(-Format<Acc>::bias), x);
-  const P shifted = x + magic;
-  return {power_of_two(shifted), x - (shifted - magic)};
+#if defined(__AVX512DQ__) && (defined(__GNUC__) || defined(__clang__))
+  // One instruction for the fraction, which of −∞ is 0; and the one that computes half can put zeros.
+  if constexpr (!simd::is_scalar<P>) {
+    constexpr int nearest = 8;  // ties to even; raises nothing
+    const P half = simd::select<P>(below, simd::broadcast<P>(0), power_of_two(x + magic));
+    if constexpr (std::is_same_v<Acc, float>) {
+      return {half, {(typename P::Lanes)_mm512_reduce_ps((__m512)x.lanes, nearest)}};
+    } else {
+      return {half, {(typename P::Lanes)_mm512_reduce_pd((__m512d)x.lanes, nearest)}};
+    }
+  } else
 #endif
+  {
+    // The exponent whose bits are all zeros.
+    x = simd::select<P>(below, simd::broadcast<P>(1 - Format<Acc>::bias), x);
+    const P shifted = x + magic;
+    return {power_of_two(shifted), x - (shifted - magic)};
+  }
 }
 
 }  // namespace detail
@@ -158,10 +171,8 @@ ROVE_ALWAYS_INLINE P nearest_integer(P x) {
 template <PacketLike P>
 ROVE_ALWAYS_INLINE P exp2_kernel(P x) {
   using Acc = lane_t<P>;
-  const auto [power, fraction] = detail::split_exponent(x);
-  // 2^n · 2^f = 2^n + (2^n f) · (2^f − 1) / f.
-  const P quotient = detail::horner(fraction, detail::ExpConstants<Acc>::exp2);
-  return simd::mul_add(power * fraction, quotient, power);
+  const auto [half, fraction] = detail::split_exponent(x);
+  return half * detail::horner(fraction, detail::ExpConstants<Acc>::exp2);
 }
 
 /// e^x within 2 ulp wherever the result is normal; gradual underflow below, 0 at −∞, ∞ beyond the largest
