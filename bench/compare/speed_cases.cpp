@@ -96,7 +96,13 @@ void compare_long(Bench& bench) {
   const auto gflops = [&](double flops, std::size_t i) { return flops / taken[i].best() * 1e-9; };
   const double peak_gflops = gflops(peak.flops(), 0), sgemm_gflops = gflops(sgemm.flops(), 1);
 
+  const auto ratio = [&](double flops, const Draws& draws, double other_flops, const Draws& other) {
+    return speed_ratio(flops, draws.seconds, other_flops, other.seconds);
+  };
+
   // The products: both together do what attention's flops count.
+  Draws both[2];
+  double products_flops[2];
   double products_share[2];
   std::size_t at = 2;
   for (const TileProducts& tiles : products) {
@@ -108,13 +114,18 @@ void compare_long(Bench& bench) {
       record.vs_peak = *record.gflops / peak_gflops;
       bench.add(record);
     }
+    products_flops[which] = 2 * tiles.flops();
     products_share[which] =
-        2 * tiles.flops() / (taken[at].best() + taken[at + 1].best()) * 1e-9 / peak_gflops;
+        products_flops[which] / (taken[at].best() + taken[at + 1].best()) * 1e-9 / peak_gflops;
+    for (std::size_t i = 0; i < taken[at].seconds.size(); ++i) {
+      both[which].seconds.push_back(taken[at].seconds[i] + taken[at + 1].seconds[i]);
+    }
     bench.add(Target{.row = "tile products alone, of the peak",
                      .shape = "d=" + std::to_string(widths[which]),
                      .measured = products_share[which],
                      .side = Side::at_least,
-                     .bar = 0.90});
+                     .bar = 0.90,
+                     .ratio = ratio(products_flops[which], both[which], peak.flops(), taken[0])});
     at += 2;
   }
 
@@ -133,26 +144,32 @@ void compare_long(Bench& bench) {
     const AttentionShape& shape = shapes[i];
     const bool wide = shape.head_dim == 128;
     const std::string name = shape_name(shape);
+    const double flops = attention_flops(shape);
+    const std::size_t long_one = wide ? 0 : 1;
     Record record = speed_record("speed/tiled", shape, taken[at + i], peak_gflops);
     record.vs_sgemm = *record.gflops / sgemm_gflops;
-    record.vs_long = *record.gflops / gflops(attention_flops(shapes[wide ? 0 : 1]), at + (wide ? 0 : 1));
+    record.vs_long = *record.gflops / gflops(attention_flops(shapes[long_one]), at + long_one);
     const double peak_wanted = wide ? bar.wide : bar.narrow;
     if (peak_wanted > 0 && (!shape.causal || bar.causal)) {
-      bench.add(Target{bar.row, name, *record.vs_peak, Side::at_least, peak_wanted});
+      bench.add(Target{bar.row, name, *record.vs_peak, Side::at_least, peak_wanted,
+                       ratio(flops, taken[at + i], peak.flops(), taken[0])});
     }
     if (!shape.causal) {
-      const double possible = share_of_products(shape.head_dim) * products_share[wide ? 0 : 1];
-      bench.add(Target{"n=4096 of d/(d+12) of the tile products", name, *record.vs_peak / possible,
-                       Side::at_least, 0.97});
+      const double share = share_of_products(shape.head_dim);
+      bench.add(Target{"n=4096 of d/(d+12) of the tile products", name,
+                       *record.vs_peak / (share * products_share[long_one]), Side::at_least, 0.97,
+                       ratio(flops, taken[at + i], share * products_flops[long_one], both[long_one])});
     }
     bench.add(Target{.row = wide ? "n=4096 of sgemm, d=128" : "n=4096 of sgemm, d=64",
                      .shape = name,
                      .measured = *record.vs_sgemm,
                      .side = Side::at_least,
                      .bar = wide ? 0.94 : 0.87,
+                     .ratio = ratio(flops, taken[at + i], sgemm.flops(), taken[1]),
                      .obstacle = obstacle});
     if (shape.causal) {
-      bench.add(Target{"n=4096 causal of all pairs", name, *record.vs_long, Side::at_least, 0.95});
+      bench.add(Target{"n=4096 causal of all pairs", name, *record.vs_long, Side::at_least, 0.95,
+                       ratio(flops, taken[at + i], attention_flops(shapes[long_one]), taken[at + long_one])});
     }
     bench.add(record);
   }
@@ -176,10 +193,13 @@ void compare_short(Bench& bench) {
   for (const Row& row : rows) shapes.push_back(row.shape);
   auto records = race_shapes(bench, "speed/tiled/short", shapes, bench.options().draws);
   for (std::size_t i = 0; i < records.size(); ++i) {
-    records[i].vs_long = *records[i].gflops / *records[shapes[i].head_dim == 128 ? 0 : 1].gflops;
+    const std::size_t long_one = shapes[i].head_dim == 128 ? 0 : 1;
+    records[i].vs_long = *records[i].gflops / *records[long_one].gflops;
     if (i >= 2) {
       bench.add(Target{"of n=4096: " + shape_name(shapes[i]), shape_name(shapes[i]), *records[i].vs_long,
-                       Side::at_least, rows[i - 2].bar});
+                       Side::at_least, rows[i - 2].bar,
+                       speed_ratio(attention_flops(shapes[i]), records[i].draws.seconds,
+                                   attention_flops(shapes[long_one]), records[long_one].draws.seconds)});
     }
     bench.add(records[i]);
   }

@@ -72,4 +72,15 @@ inline Ratio paired_ratio(std::span<const double> a, std::span<const double> b) 
   return {median(quotients), median_interval(quotients), smallest(a) / smallest(b)};
 }
 
+/// How many times as fast a rival is that does `work_a` in a[i] seconds as one that does `work_b` in b[i].
+inline Ratio speed_ratio(double work_a, std::span<const double> a, double work_b, std::span<const double> b) {
+  Ratio ratio = paired_ratio(b, a);
+  const double scale = work_a / work_b;
+  ratio.median *= scale;
+  ratio.interval.low *= scale;
+  ratio.interval.high *= scale;
+  ratio.of_bests *= scale;
+  return ratio;
+}
+
 }  // namespace bench

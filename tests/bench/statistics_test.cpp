@@ -94,6 +94,16 @@ TEST(PairedRatio, compares_neighbours_so_that_drift_cancels) {
   EXPECT_THROW(paired_ratio(a, b), std::invalid_argument);
 }
 
+TEST(SpeedRatio, is_that_of_work_in_a_second) {
+  // 6 in 2 s and 8 in 2 s or 1 s.
+  const std::vector<double> a{2, 2, 2}, b{2, 1, 1};
+  const auto ratio = bench::speed_ratio(6, a, 8, b);
+  EXPECT_DOUBLE_EQ(ratio.median, 0.375);
+  EXPECT_DOUBLE_EQ(ratio.interval.low, 0.375);
+  EXPECT_DOUBLE_EQ(ratio.interval.high, 0.75);
+  EXPECT_DOUBLE_EQ(ratio.of_bests, 0.375);
+}
+
 /// Time that passes only when a rival says so.
 struct StoppedClock {
   using duration = std::chrono::nanoseconds;

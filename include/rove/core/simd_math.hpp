@@ -31,6 +31,7 @@ struct ExpConstants;
 template <>
 struct ExpConstants<float> {
   static constexpr float magic = 0x1.8p23F + 127;
+  /// For 2^(n − 1); even, so that ties go to the even n, as in the hardware's own rounding.
   static constexpr float half_magic = 0x1.8p23F + 126;
   /// 2 · 2^f on [-1/2, 1/2], highest power first; error 1.54.
   static constexpr float exp2[] = {0x1.5bba14p-9F, 0x1.3cea88p-6F, 0x1.c6b752p-4F,
