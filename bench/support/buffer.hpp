@@ -21,16 +21,14 @@ using rove::Index;
 template <class T>
 class Memory {
  public:
-  explicit Memory(Index count) : count_(count) {
-    auto size = static_cast<std::size_t>(count) * sizeof(T);
-    if (size >= rove::detail::huge_page_threshold) {
-      alignment_ = rove::detail::huge_page;
-      size = (size + alignment_ - 1) / alignment_ * alignment_;
-    }
-    data_ = static_cast<T*>(::operator new (size, std::align_val_t{alignment_}));
-    if (alignment_ == rove::detail::huge_page) rove::detail::advise_huge_pages(data_, size);
+  explicit Memory(Index count)
+      : count_(count),
+        size_(rove::detail::whole_pages(static_cast<std::size_t>(count) * sizeof(T))),
+        alignment_(rove::detail::page_alignment(size_, 4096)),
+        data_(static_cast<T*>(::operator new(size_, alignment_))) {
+    rove::detail::advise_huge_pages(data_, size_);
   }
-  ~Memory() { ::operator delete (data_, std::align_val_t{alignment_}); }
+  ~Memory() { ::operator delete(data_, alignment_); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -41,7 +39,8 @@ class Memory {
 
  private:
   Index count_;
-  std::size_t alignment_ = 4096;
+  std::size_t size_;
+  std::align_val_t alignment_;
   T* data_;
 };
 

@@ -163,6 +163,20 @@ TEST(Arena, large_blocks_are_whole_large_pages) {
   }
 }
 
+TEST(HugePages, only_large_memory_takes_whole_ones) {
+  using rove::detail::huge_page, rove::detail::page_alignment, rove::detail::whole_pages;
+  constexpr std::size_t threshold = rove::detail::huge_page_threshold, most = ~std::size_t{0};
+  EXPECT_EQ(whole_pages(0), 0U);
+  EXPECT_EQ(whole_pages(threshold - 1), threshold - 1);
+  EXPECT_EQ(whole_pages(threshold), huge_page);
+  EXPECT_EQ(whole_pages(huge_page), huge_page);
+  EXPECT_EQ(whole_pages(huge_page + 1), 2 * huge_page);
+  EXPECT_EQ(whole_pages(most), most) << "rounding up would wrap around";
+  EXPECT_EQ(page_alignment(0, 64), std::align_val_t{64});
+  EXPECT_EQ(page_alignment(threshold - 1, 64), std::align_val_t{64});
+  EXPECT_EQ(page_alignment(3 * huge_page, 64), std::align_val_t{huge_page});
+}
+
 TEST(Arena, large_blocks_join_and_are_found_again) {
   const Context context;
   const auto call = [&context] {

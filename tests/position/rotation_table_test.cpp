@@ -473,4 +473,18 @@ TYPED_TEST(RotationTableOf, array_refusals) {
             "cos has 12 numbers; 1 batch rows of 0 tokens with 4 numbers each were announced");
 }
 
+TEST(RotationTable, large_ones_lie_on_large_pages) {
+  // 1 MiB of floats, the least that counts as large, and a row less.
+  const auto starts_a_page = [](Index tokens) {
+    const RotationTable<float> table(rove::rotary_frequencies({.rotary_dim = 64}),
+                                     consecutive_positions(tokens));
+    EXPECT_EQ(table.row(0, tokens - 1).cos[0], static_cast<float>(std::cos(static_cast<double>(tokens - 1))));
+    return reinterpret_cast<std::uintptr_t>(table.row(0, 0).cos) % rove::detail::huge_page == 0;
+  };
+  EXPECT_TRUE(starts_a_page(4096));
+  EXPECT_TRUE(starts_a_page(20000));
+  // By chance one may start there, several will not.
+  EXPECT_FALSE(starts_a_page(4095) && starts_a_page(4000) && starts_a_page(3000));
+}
+
 }  // namespace

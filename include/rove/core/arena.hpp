@@ -182,17 +182,12 @@ class Arena {
   Index high_water() const { return high_water_; }
 
  private:
-  /// What a block takes from the system: whole large pages where it is large.
+  /// What a block takes from the system.
   static std::size_t bytes_of(Index capacity) {
-    const auto bytes = static_cast<std::size_t>(sum_of_bytes(capacity, workspace_alignment));
-    if (bytes < huge_page_threshold || bytes > static_cast<std::size_t>(largest_index) - huge_page) {
-      return bytes;
-    }
-    return (bytes + (huge_page - 1)) / huge_page * huge_page;
+    return whole_pages(static_cast<std::size_t>(sum_of_bytes(capacity, workspace_alignment)));
   }
   static std::align_val_t alignment_of(std::size_t bytes) {
-    return std::align_val_t{bytes % huge_page == 0 ? huge_page
-                                                   : static_cast<std::size_t>(workspace_alignment)};
+    return page_alignment(bytes, static_cast<std::size_t>(workspace_alignment));
   }
   static std::byte* data_of(Block* block) {
     return reinterpret_cast<std::byte*>(block) + workspace_alignment;
@@ -221,7 +216,7 @@ class Arena {
     const std::size_t bytes = bytes_of(capacity);
     void* const memory = ::operator new(bytes, alignment_of(bytes), nothrow...);
     if (memory == nullptr) return nullptr;
-    if (bytes >= huge_page) advise_huge_pages(memory, bytes);
+    advise_huge_pages(memory, bytes);
     ++allocations_;
     reserved_ += capacity;
     return ::new (memory) Block{nullptr, capacity};

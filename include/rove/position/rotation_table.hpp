@@ -13,6 +13,7 @@
 
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/huge_pages.hpp"
 #include "rove/position/frequencies.hpp"
 #include "rove/position/positions.hpp"
 #include "rove/position/rotation_arrays.hpp"
@@ -33,10 +34,12 @@ class RotationRows {
         2.0 * static_cast<double>(batch) * static_cast<double>(rows) * static_cast<double>(half_);
     ROVE_EXPECT(size * sizeof(T) < 0x1p62, "a rotation table of ", batch, " batch rows, ", rows,
                 " tokens and ", pairs, " pairs does not fit into memory");
-    const auto count = static_cast<std::size_t>(size);
-    data_ = std::shared_ptr<T>(static_cast<T*>(::operator new ((std::max)(count, std::size_t{1}) * sizeof(T),
-                                                               std::align_val_t{alignment})),
-                               [](T* data) { ::operator delete (data, std::align_val_t{alignment}); });
+    const std::size_t bytes =
+        whole_pages((std::max)(static_cast<std::size_t>(size), std::size_t{1}) * sizeof(T));
+    const std::align_val_t start = page_alignment(bytes, alignment);
+    data_ = std::shared_ptr<T>(static_cast<T*>(::operator new(bytes, start)),
+                               [start](T* data) { ::operator delete(data, start); });
+    advise_huge_pages(data_.get(), bytes);
     for (Index r = 0; r < batch * rows; ++r) {
       T* const row = data_.get() + r * row_stride();
       std::fill(row + pairs, row + half_, T{1});
