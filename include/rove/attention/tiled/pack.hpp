@@ -69,7 +69,7 @@ class BlockAhead {
     step_ = std::clamp(elements_ / (std::max)(Index{1}, tiles * requests), Index{1}, line);
     part_ = requests * step_;
   }
-  /// What to ask for with tile t.
+  /// What to ask for with tile t; the block's start over and over where the tiles before have asked for all.
   Ahead<Acc> part(Index t) const {
     if ((t + 1) * part_ > elements_) return {block_, 0};
     return {block_ + t * part_, step_};
