@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "bench/compare/cases.hpp"
 #include "bench/compare/openblas.hpp"
+#include "bench/compare/openblas_core.hpp"
 #include "bench/compare/peak.hpp"
 
 namespace bench {
@@ -15,6 +18,14 @@ constexpr int most_draws = 31;                 // no ratio near 1 is taken here
 /// Below this share of the peak OpenBLAS runs kernels that are not meant for this CPU, or the machine is
 /// busy: no rival to boast of beating.
 constexpr double fair_share = 0.55;
+
+/// Where the user's environment, not OpenBLAS, chose kernels too old for this CPU.
+std::string hint_at_environment() {
+  const char* const chosen = std::getenv("OPENBLAS_CORETYPE");
+  const std::string better = core_to_ask_for(this_cpu(), openblas_core());
+  if (chosen == nullptr || better.empty()) return {};
+  return "OPENBLAS_CORETYPE=" + std::string(chosen) + " is set; this CPU has what " + better + " needs.\n";
+}
 
 void compare(Bench& bench, int threads) {
   const Workers& workers = bench.workers(threads);
@@ -35,7 +46,8 @@ void compare(Bench& bench, int threads) {
     std::cout << "OpenBLAS's product is wrong: it is left out.\n";
   } else if (share < fair_share) {
     std::cout << "OpenBLAS reaches " << share << " of the peak with " << threads << " threads, less than "
-              << fair_share << ": nothing is compared with it.\n";
+              << fair_share << ": nothing is compared with it.\n"
+              << hint_at_environment();
   } else {
     bench.sgemm_gflops[threads] = *of_sgemm.gflops;
   }

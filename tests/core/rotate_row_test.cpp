@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "rove/core/row_block.hpp"
+
 namespace {
 
 using Eigen::bfloat16;
@@ -141,6 +143,60 @@ TYPED_TEST(RotateRow, B25_B26_B74_every_width_stride_and_alignment_has_the_same_
   using Table = std::tuple_element_t<1, TypeParam>;
   check_all<T, Table, Direction::forward>();
   check_all<T, Table, Direction::inverse>();
+}
+
+template <class Acc, class Table, Direction direction>
+void check_rows() {
+  std::mt19937 random(4);
+  std::normal_distribution<double> normal(0, 2);
+  constexpr Index count = 3, gap = 5;
+  for (const Index pairs : pair_counts) {
+    const Index stride = 2 * pairs + gap;
+    const auto size = static_cast<std::size_t>(count * stride);
+    std::vector<Table> cos(static_cast<std::size_t>(count * pairs)), sin(cos.size());
+    for (std::size_t k = 0; k < cos.size(); ++k) {
+      const double angle = 20 * normal(random);
+      cos[k] = static_cast<Table>(std::cos(angle));
+      sin[k] = static_cast<Table>(std::sin(angle));
+    }
+    const auto with_angles = [&](Index r, const auto& use) {
+      use(cos.data() + r * pairs, sin.data() + r * pairs);
+    };
+    std::vector<Acc> rows(size);
+    for (Acc& x : rows) x = static_cast<Acc>(normal(random));
+    for (const Pairing pairing : {Pairing::half_split, Pairing::interleaved}) {
+      SCOPED_TRACE(testing::Message() << pairs << " pairs, pairing " << static_cast<int>(pairing));
+      std::vector<Acc> right = rows, in_place = rows, apart(size, Acc(7));
+      for (Index r = 0; r < count; ++r) {
+        rove::rotate_row<direction>(pairing, cos.data() + r * pairs, sin.data() + r * pairs, pairs,
+                                    right.data() + r * stride);
+      }
+      const auto block = [&](auto* data) {
+        return rove::RowBlock<std::remove_pointer_t<decltype(data)>>{data, count, 2 * pairs, stride};
+      };
+      rove::rotate_rows<direction>(pairing, pairs, block(static_cast<const Acc*>(in_place.data())),
+                                   block(in_place.data()), with_angles);
+      rove::rotate_rows<direction>(pairing, pairs, block(static_cast<const Acc*>(rows.data())),
+                                   block(apart.data()), with_angles);
+      ASSERT_EQ(std::memcmp(in_place.data(), right.data(), size * sizeof(Acc)), 0);
+      for (std::size_t i = 0; i < size; ++i) {
+        ASSERT_EQ(apart[i], static_cast<Index>(i) % stride < 2 * pairs ? right[i] : Acc(7)) << i;
+      }
+    }
+  }
+}
+
+template <class Case>
+class RotateRows : public testing::Test {};
+using RowCases =
+    testing::Types<std::tuple<float, float>, std::tuple<double, double>, std::tuple<float, double>>;
+TYPED_TEST_SUITE(RotateRows, RowCases);
+
+TYPED_TEST(RotateRows, many_rows_have_the_bits_of_one_by_one) {
+  using Acc = std::tuple_element_t<0, TypeParam>;
+  using Table = std::tuple_element_t<1, TypeParam>;
+  check_rows<Acc, Table, Direction::forward>();
+  check_rows<Acc, Table, Direction::inverse>();
 }
 
 TEST(RotateRowFacts, a_quarter_turn_goes_from_x_to_y) {

@@ -5,16 +5,63 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <span>
+#include <type_traits>
 #include <vector>
 
+#include "rove/core/row_block.hpp"
 #include "rove/frame/frame.hpp"
 
 namespace rove_test {
 
+/// Many rows at once have the bits of one row after the other, in place and from elsewhere, and nothing
+/// between the rows is touched.
+template <class Acc, class F>
+void expect_rows_like_a_row(const F& frame, rove::Index width) {
+  using rove::Action, rove::Index;
+  constexpr Index gap = 3;
+  const Index stride = width + gap;
+  std::vector<Acc> x(static_cast<std::size_t>(stride * frame.tokens()));
+  for (std::size_t c = 0; c < x.size(); ++c) {
+    x[c] = static_cast<Acc>(std::sin(1.3 * static_cast<double>(c + 1)));
+  }
+  const auto rows_of = [&](auto* data, Index count) {
+    return rove::RowBlock<std::remove_pointer_t<decltype(data)>>{data, count, width, stride};
+  };
+  const auto check = [&](auto action) {
+    for (Index b = 0; b < frame.batch(); ++b) {
+      for (Index first = 0; first < frame.tokens(); ++first) {
+        const Index count = frame.tokens() - first;
+        std::vector<Acc> one_by_one = x, in_place = x, apart(x.size(), Acc(7));
+        const auto should = rows_of(one_by_one.data(), count);
+        for (Index r = 0; r < count; ++r)
+          rove::detail::act_row<action.value>(frame, b, first + r, should.row(r));
+        rove::detail::act_rows<action.value>(frame, b, first,
+                                             rows_of(static_cast<const Acc*>(in_place.data()), count),
+                                             rows_of(in_place.data(), count));
+        rove::detail::act_rows<action.value>(
+            frame, b, first, rows_of(static_cast<const Acc*>(x.data()), count), rows_of(apart.data(), count));
+        EXPECT_EQ(std::memcmp(in_place.data(), one_by_one.data(), x.size() * sizeof(Acc)), 0)
+            << count << " rows in place, action " << static_cast<int>(action.value);
+        for (Index i = 0; i < static_cast<Index>(x.size()); ++i) {
+          const bool written = i / stride < count && i % stride < width;
+          ASSERT_EQ(apart[static_cast<std::size_t>(i)], written ? one_by_one[static_cast<std::size_t>(i)] : 7)
+              << "row " << i / stride << " of " << count << " from elsewhere, channel " << i % stride
+              << ", action " << static_cast<int>(action.value);
+        }
+      }
+    }
+  };
+  check(std::integral_constant<Action, Action::apply>{});
+  check(std::integral_constant<Action, Action::inverse>{});
+  check(std::integral_constant<Action, Action::transpose>{});
+  check(std::integral_constant<Action, Action::inverse_transpose>{});
+}
+
 /// The four actions of every token belong together: R⁻¹ undoes R, ⟨R x, y⟩ = ⟨x, Rᵀ y⟩, R⁻ᵀ undoes Rᵀ; R is
-/// linear; channels past `channels()` pass by bits. Where the traits say so, R⁻ᵀ = R, and R_a R_b = R_{a+b}
-/// with token t at position t.
+/// linear; channels past `channels()` pass by bits; many rows at once come out as one by one. Where the
+/// traits say so, R⁻ᵀ = R, and R_a R_b = R_{a+b} with token t at position t.
 ///
 /// \param width      of the rows, at least frame.channels()
 /// \param tolerance  relative to the size of the numbers that an action adds up, which for a badly
@@ -58,6 +105,7 @@ void expect_frame_laws(const F& frame, rove::Index width, double tolerance, bool
   };
 
   ASSERT_LE(frame.channels(), width);
+  expect_rows_like_a_row<Acc>(frame, width);
   const Row x = row_of(1), y = row_of(2);
   for (Index b = 0; b < frame.batch(); ++b) {
     for (Index t = 0; t < frame.tokens(); ++t) {

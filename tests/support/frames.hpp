@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "rove/core/row_block.hpp"
 #include "rove/dense/rotation.hpp"
 #include "rove/frame/adaptors.hpp"
 #include "rove/frame/frame.hpp"
@@ -122,6 +123,10 @@ class AnyFrame {
   void inverse(rove::Index b, rove::Index t, std::span<Acc> row) const { held_->act(1, b, t, row); }
   void transpose(rove::Index b, rove::Index t, std::span<Acc> row) const { held_->act(2, b, t, row); }
   void inverse_transpose(rove::Index b, rove::Index t, std::span<Acc> row) const { held_->act(3, b, t, row); }
+  template <rove::Action action>
+  void act_rows(rove::Index b, rove::Index t, rove::RowBlock<const Acc> from, rove::RowBlock<Acc> to) const {
+    held_->act_rows(action, b, t, from, to);
+  }
 
   friend AnyFrame query_frame(const AnyFrame& frame, rove::KeyFactor keys) {
     return frame.held_->for_queries(keys);
@@ -140,6 +145,8 @@ class AnyFrame {
     virtual bool orthogonal() const = 0;
     virtual bool one_parameter() const = 0;
     virtual void act(int action, rove::Index b, rove::Index t, std::span<Acc> row) const = 0;
+    virtual void act_rows(rove::Action action, rove::Index b, rove::Index t, rove::RowBlock<const Acc> from,
+                          rove::RowBlock<Acc> to) const = 0;
     virtual AnyFrame for_queries(rove::KeyFactor keys) const = 0;
   };
 
@@ -157,6 +164,14 @@ class AnyFrame {
       if (action == 1) return frame.inverse(b, t, row);
       if (action == 2) return frame.transpose(b, t, row);
       frame.inverse_transpose(b, t, row);
+    }
+    void act_rows(rove::Action action, rove::Index b, rove::Index t, rove::RowBlock<const Acc> from,
+                  rove::RowBlock<Acc> to) const override {
+      using rove::Action, rove::detail::act_rows;
+      if (action == Action::apply) return act_rows<Action::apply>(frame, b, t, from, to);
+      if (action == Action::inverse) return act_rows<Action::inverse>(frame, b, t, from, to);
+      if (action == Action::transpose) return act_rows<Action::transpose>(frame, b, t, from, to);
+      act_rows<Action::inverse_transpose>(frame, b, t, from, to);
     }
     AnyFrame for_queries(rove::KeyFactor keys) const override {
       using rove::query_frame;

@@ -3,13 +3,16 @@
 /// uses these, so that all paths agree by bits.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 #include "rove/attention/key_values.hpp"
 #include "rove/attention/problem.hpp"
 #include "rove/attention/row_transform.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
 #include "rove/core/simd_convert.hpp"
@@ -18,34 +21,77 @@ ROVE_BEGIN_TAGGED
 
 namespace detail {
 
+/// rows[r] ← row `first` + r, widened and transformed, where run_of(i) is the run that begins with row i.
+/// Rows that lie in memory as they are to be read are transformed on the way, without a pass of their own.
+template <class Storage, class Transform, Accumulator Acc, class RunOf>
+ROVE_ALWAYS_INLINE void read_rows(const Transform& transform, Index b, Index first, RowBlock<Acc> rows,
+                                  const RunOf& run_of) {
+  for (Index done = 0; done < rows.count;) {
+    const RowRun<Storage> run = run_of(first + done);
+    const RowBlock<Acc> to = rows.part(done, (std::min)(run.count, rows.count - done));
+    if constexpr (std::is_same_v<Storage, Acc> && ForwardsRows<Transform, Acc>) {
+      if (run.channel_stride == 1 && run.scale == nullptr) {
+        transform.forward_rows(b, first + done,
+                               RowBlock<const Acc>{run.data, to.count, to.channels, run.row_stride}, to);
+        done += to.count;
+        continue;
+      }
+    }
+    for (Index r = 0; r < to.count; ++r) RowCodec<Storage>::read(run, r, to.row(r));
+    transform_rows(transform, b, first + done, to);
+    done += to.count;
+  }
+}
+
+/// The queries of a head, from `row` on.
+template <class Problem>
+ROVE_ALWAYS_INLINE RowRun<typename Problem::query_storage> query_run(const Problem& problem, Index b,
+                                                                     Index head, Index row) {
+  return {problem.q.row(b, head, row), problem.q_len() - row, problem.q.stride[2], problem.q.stride[3]};
+}
+
+/// rows[r] ← query `first` + r of a head, transformed.
+template <class Problem, class Transform, class Acc>
+void read_queries(const Problem& problem, const Transform& transform, Index b, Index head, Index first,
+                  RowBlock<Acc> rows) {
+  read_rows<typename Problem::query_storage>(transform, b, first, rows, [&](Index row) ROVE_INLINE_LAMBDA {
+    return query_run(problem, b, head, row);
+  });
+}
+
+/// rows[r] ← the key in slot `first` + r, transformed.
+template <class Problem, class Transform, class Acc>
+void read_keys(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index first,
+               RowBlock<Acc> rows) {
+  read_rows<typename Problem::key_storage>(transform, b, first, rows, [&](Index slot) ROVE_INLINE_LAMBDA {
+    return problem.kv.keys(b, kv_head, slot);
+  });
+}
+
+/// rows[r] ← the value in slot `first` + r, transformed.
+template <class Problem, class Transform, class Acc>
+void read_values(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index first,
+                 RowBlock<Acc> rows) {
+  read_rows<typename Problem::value_storage>(transform, b, first, rows, [&](Index slot) ROVE_INLINE_LAMBDA {
+    return problem.kv.values(b, kv_head, slot);
+  });
+}
+
+/// One row.
 template <class Problem, class Transform, class Acc>
 void read_query(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
                 std::span<Acc> into) {
-  RowCodec<typename Problem::query_storage>::read(
-      {problem.q.row(b, head, row), 1, 0, problem.q.channel_stride()}, 0, into);
-  if constexpr (!Transform::is_identity) transform.forward(b, row, into);
+  read_queries(problem, transform, b, head, row, RowBlock<Acc>::of(into));
 }
-
 template <class Problem, class Transform, class Acc>
 void read_key(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index slot,
               std::span<Acc> into) {
-  rove::read_key(problem.kv, b, kv_head, slot, into);
-  if constexpr (!Transform::is_identity) transform.forward(b, slot, into);
+  read_keys(problem, transform, b, kv_head, slot, RowBlock<Acc>::of(into));
 }
-
 template <class Problem, class Transform, class Acc>
 void read_value(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index slot,
                 std::span<Acc> into) {
-  rove::read_value(problem.kv, b, kv_head, slot, into);
-  if constexpr (!Transform::is_identity) transform.forward(b, slot, into);
-}
-
-/// Asks for a row that will be read or written soon, where its channels lie side by side.
-template <class T>
-ROVE_ALWAYS_INLINE void prefetch_row(const T* row, Index channels, Index channel_stride) {
-  if (channel_stride != 1) return;
-  constexpr Index line = sizeof(T) < 64 ? static_cast<Index>(64 / sizeof(T)) : 1;
-  for (Index i = 0; i * channels_per_element<T> < channels; i += line) simd::prefetch(row + i);
+  read_values(problem, transform, b, kv_head, slot, RowBlock<Acc>::of(into));
 }
 
 /// Rounds a row to elements of any type, `stride` apart.
@@ -77,15 +123,44 @@ bool is_zero_row(std::span<const Acc> row) {
   return true;
 }
 
-/// Transforms `row` in place, then rounds it into the problem's output. A row of zeros stays one whatever its
-/// transform, so that a row without keys is +0 on every path.
+/// Transforms `rows`, in place perhaps, and rounds them into the problem's output from row `first` on. A row
+/// of zeros stays one whatever its transform, so that a row without keys is +0 on every path.
+template <class Problem, class Transform, class Acc>
+void write_outputs(const Problem& problem, const Transform& transform, Index b, Index head, Index first,
+                   RowBlock<Acc> rows) {
+  using Storage = typename Problem::output_storage;
+  const auto is_zero = [&](Index r) { return is_zero_row(std::span<const Acc>(rows.row(r))); };
+  const auto store = [&](Index from, Index to) {
+    for (Index r = from; r < to; ++r) {
+      store_row(problem.out.row(b, head, first + r), problem.out.channel_stride(),
+                std::span<const Acc>(rows.row(r)));
+    }
+  };
+  if constexpr (Transform::is_identity) return store(0, rows.count);
+  for (Index r = 0; r < rows.count;) {
+    Index end = r;
+    while (end < rows.count && !is_zero(end)) ++end;
+    const RowBlock<Acc> some = rows.part(r, end - r);
+    if constexpr (std::is_same_v<Storage, Acc> && ForwardsRows<Transform, Acc>) {
+      if (problem.out.channel_stride() == 1) {
+        transform.forward_rows(b, first + r, RowBlock<const Acc>(some),
+                               RowBlock<Acc>{problem.out.row(b, head, first + r), some.count, some.channels,
+                                             problem.out.stride[2]});
+        r = end;
+      }
+    }
+    if (r < end) transform_rows(transform, b, first + r, some);
+    const Index zero = end < rows.count ? end + 1 : end;
+    store(r, zero);
+    r = zero;
+  }
+}
+
+/// One row.
 template <class Problem, class Transform, class Acc>
 void write_output(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
                   std::span<Acc> values) {
-  if constexpr (!Transform::is_identity) {
-    if (!is_zero_row(std::span<const Acc>(values))) transform.forward(b, row, values);
-  }
-  store_row(problem.out.row(b, head, row), problem.out.channel_stride(), std::span<const Acc>(values));
+  write_outputs(problem, transform, b, head, row, RowBlock<Acc>::of(values));
 }
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "rove/core/config.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
 
 ROVE_BEGIN_TAGGED
@@ -17,6 +18,12 @@ ROVE_BEGIN_TAGGED
 ///
 /// `token` counts local rows for queries and outputs, slots for keys and values. The span is the whole row,
 /// unit stride. A transform that `is_identity` is never called.
+///
+/// Optional, for transforms that do many rows faster than one by one:
+///
+///     forward_rows(batch, token, from, to)    row r of `to` ← M_{t+r} · row r of `from`
+///
+/// a RowBlock<const Acc> and a RowBlock<Acc> that are the same rows or lie apart, with the bits of `forward`.
 template <class T, class Acc>
 concept RowTransform = std::copy_constructible<T> &&
     requires(const T& transform, Index batch, Index token, std::span<Acc> row) {
@@ -33,6 +40,28 @@ struct IdentityTransform {
   template <Accumulator Acc>
   void adjoint(Index, Index, std::span<Acc>) const {}
 };
+
+namespace detail {
+
+template <class Transform, class Acc>
+concept ForwardsRows = requires(const Transform& transform, Index i, RowBlock<const Acc> from,
+                                RowBlock<Acc> to) {
+  transform.forward_rows(i, i, from, to);
+};
+
+/// Transforms the rows of the tokens from `token` on, in place.
+template <class Transform, Accumulator Acc>
+ROVE_ALWAYS_INLINE void transform_rows(const Transform& transform, Index b, Index token, RowBlock<Acc> rows) {
+  if constexpr (Transform::is_identity) {
+    return;
+  } else if constexpr (ForwardsRows<Transform, Acc>) {
+    transform.forward_rows(b, token, RowBlock<const Acc>(rows), rows);
+  } else {
+    for (Index r = 0; r < rows.count; ++r) transform.forward(b, token + r, rows.row(r));
+  }
+}
+
+}  // namespace detail
 
 /// The four places of one attention call where rows pass: queries, keys and values are read through
 /// `forward`, the output is written through `forward`; a backward pass reads and writes gradients through

@@ -63,10 +63,10 @@ void share_row(const Acc* from, Acc share, std::span<Acc> to) {
   for (; c < count; ++c) to[static_cast<std::size_t>(c)] = shared(from[c]);
 }
 
-/// Sink, log-sum-exp, division, output transform, rounding. `row` is memory for the finished row.
-template <class Problem, class Transform, class Acc>
-void finish_row(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
-                const Acc* sums, SoftmaxState<Acc> state, std::span<Acc> finished) {
+/// Sink, log-sum-exp, division: what is left of a row but its transform. `finished` is memory for it.
+template <class Problem, class Acc>
+ROVE_ALWAYS_INLINE void settle_row(const Problem& problem, Index b, Index head, Index row, const Acc* sums,
+                                   SoftmaxState<Acc> state, std::span<Acc> finished) {
   Acc weight = 1;
   const bool empty = state.empty();
   const bool has_sink = problem.sinks.data() != nullptr;
@@ -82,6 +82,13 @@ void finish_row(const Problem& problem, const Transform& transform, Index b, Ind
   } else {
     share_row(sums, weight / state.sum, finished);
   }
+}
+
+/// Finishes a row: settles, transforms, rounds it.
+template <class Problem, class Transform, class Acc>
+void finish_row(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
+                const Acc* sums, SoftmaxState<Acc> state, std::span<Acc> finished) {
+  settle_row(problem, b, head, row, sums, state, finished);
   write_output(problem, transform, b, head, row, finished);
 }
 

@@ -7,6 +7,7 @@
 
 #include "rove/core/config.hpp"
 #include "rove/core/pairing.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
 #include "rove/core/simd_convert.hpp"
@@ -158,6 +159,31 @@ void rotate_row(Pairing pairing, const Table* cos, const Table* sin, Index pairs
 template <Direction direction, Accumulator Table, Scalar T>
 void rotate_row(Pairing pairing, const Table* cos, const Table* sin, Index pairs, T* row, Index stride = 1) {
   rotate_row<direction>(pairing, cos, sin, pairs, static_cast<const T*>(row), stride, row, stride);
+}
+
+/// The same for the first 2 · pairs channels of several rows, `from` and `to` being the same or apart:
+/// `with_angles(r, use)` calls use(cos, sin) with the angles of row r. Rows of whole packets go without a
+/// call and without asking anew what they are, which costs a short row more than its arithmetic.
+template <Direction direction, class WithAngles, Accumulator Acc>
+ROVE_ALWAYS_INLINE void rotate_rows(Pairing pairing, Index pairs, RowBlock<const Acc> from, RowBlock<Acc> to,
+                                    const WithAngles& with_angles) {
+  using P = simd::packet_t<Acc>;
+  const auto each = [&](const auto& turn) ROVE_INLINE_LAMBDA {
+    for (Index r = 0; r < to.count; ++r) {
+      with_angles(r, [&](const auto* cos, const auto* sin) ROVE_INLINE_LAMBDA {
+        turn(cos, sin, from.data + r * from.stride, to.data + r * to.stride);
+      });
+    }
+  };
+  if (pairing == Pairing::half_split && pairs % simd::width<P> == 0) {
+    each([pairs](const auto* cos, const auto* sin, const Acc* x, Acc* y) ROVE_INLINE_LAMBDA {
+      detail::rotate_contiguous<direction, P>(cos, sin, pairs, x, x + pairs, y, y + pairs);
+    });
+  } else {
+    each([pairing, pairs](const auto* cos, const auto* sin, const Acc* x, Acc* y) ROVE_INLINE_LAMBDA {
+      rotate_row<direction>(pairing, cos, sin, pairs, x, Index{1}, y, Index{1});
+    });
+  }
 }
 
 ROVE_END_TAGGED

@@ -44,6 +44,10 @@ class FrameRows {
   void inverse_transpose(Index b, Index t, std::span<Acc> row) const {
     frame_.inverse_transpose(b, first_ + t, row);
   }
+  template <Action action, Accumulator Acc>
+  void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    detail::act_rows<action>(frame_, b, first_ + t, from, to);
+  }
 
   /// The same rows of the frame that queries use.
   friend auto query_frame(const FrameRows& rows, KeyFactor keys) {
@@ -105,6 +109,17 @@ class LeftFactor {
     frame_.inverse_transpose(frame_row(b), t, row);
     factor_.inverse_transpose(factor_row(b), 0, row);
   }
+  template <Action action, Accumulator Acc>
+  void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    if constexpr (action == Action::apply || action == Action::inverse_transpose) {
+      detail::act_rows<action>(frame_, frame_row(b), t, from, to);
+      factor_rows<action>(b, to);
+    } else {
+      copy_rows(from, to, 0, to.channels);
+      factor_rows<action>(b, to);
+      detail::act_rows<action>(frame_, frame_row(b), t, RowBlock<const Acc>(to), to);
+    }
+  }
 
   /// The factor leaves the frame's logit scaling to the frame.
   friend auto query_frame(const LeftFactor& both, KeyFactor keys) {
@@ -113,6 +128,10 @@ class LeftFactor {
   }
 
  private:
+  template <Action action, class Acc>
+  void factor_rows(Index b, RowBlock<Acc> rows) const {
+    for (Index r = 0; r < rows.count; ++r) detail::act_row<action>(factor_, factor_row(b), 0, rows.row(r));
+  }
   Index factor_row(Index b) const { return factor_.batch() == 1 ? 0 : b; }
   Index frame_row(Index b) const { return frame_.batch() == 1 ? 0 : b; }
 
@@ -155,6 +174,10 @@ class InverseFrame {
   template <Accumulator Acc>
   void inverse_transpose(Index b, Index t, std::span<Acc> row) const {
     frame_.transpose(b, t, row);
+  }
+  template <Action action, Accumulator Acc>
+  void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    detail::act_rows<detail::opposite(action)>(frame_, b, t, from, to);
   }
 
   /// R_t.

@@ -13,7 +13,20 @@
 #include <utility>
 
 #include "rove/core/config.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
+
+namespace rove {
+
+/// Which of a frame's four maps.
+enum class Action {
+  apply,             ///< R_t
+  inverse,           ///< R_t⁻¹
+  transpose,         ///< R_tᵀ
+  inverse_transpose  ///< R_t⁻ᵀ
+};
+
+}  // namespace rove
 
 ROVE_BEGIN_TAGGED
 
@@ -27,6 +40,13 @@ ROVE_BEGIN_TAGGED
 /// `batch()` is 1 (all batch rows share the frame) or the batch; `tokens()` frames follow, token t by local
 /// row for queries and outputs, by slot for keys and values. The row is the whole head, at least `channels()`
 /// wide; channels past `channels()` pass unchanged.
+///
+/// Optional, for frames that do many rows faster than one by one:
+///
+///     act_rows<action>(b, t, from, to)  row r of `to` ← the `Action` of token t + r on row r of `from`
+///
+/// a template of a constant `Action` on a RowBlock<const Acc> and a RowBlock<Acc> that are the same rows or
+/// lie apart, with the same bits as the member of that name.
 ///
 /// Frames go into calls, adaptors and `Frames` by copy, several of one frame at times: a copy must be cheap,
 /// so a frame that owns a table shares it between its copies, which must not change it.
@@ -92,6 +112,51 @@ enum class KeyFactor {
   in_queries,      ///< keys are purely rotated: queries take m²
   already_in_keys  ///< keys were written with m on them, as other libraries cache them: queries take m
 };
+
+namespace detail {
+
+template <Action action, class F, class Acc>
+concept ActsOnRows = requires(const F& frame, Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) {
+  frame.template act_rows<action>(b, t, from, to);
+};
+
+/// One action on one row.
+template <Action action, class F, class Acc>
+ROVE_ALWAYS_INLINE void act_row(const F& frame, Index b, Index t, std::span<Acc> row) {
+  if constexpr (action == Action::apply) frame.apply(b, t, row);
+  if constexpr (action == Action::inverse) frame.inverse(b, t, row);
+  if constexpr (action == Action::transpose) frame.transpose(b, t, row);
+  if constexpr (action == Action::inverse_transpose) frame.inverse_transpose(b, t, row);
+}
+
+/// One action of the tokens t, t + 1, … on a row each.
+template <Action action, class F, class Acc>
+ROVE_ALWAYS_INLINE void act_rows(const F& frame, Index b, Index t, RowBlock<const Acc> from,
+                                 RowBlock<Acc> to) {
+  if constexpr (ActsOnRows<action, F, Acc>) {
+    frame.template act_rows<action>(b, t, from, to);
+  } else {
+    copy_rows(from, to, 0, to.channels);
+    for (Index r = 0; r < to.count; ++r) act_row<action>(frame, b, t + r, to.row(r));
+  }
+}
+
+/// The action that undoes one.
+constexpr Action opposite(Action action) {
+  switch (action) {
+    case Action::apply:
+      return Action::inverse;
+    case Action::inverse:
+      return Action::apply;
+    case Action::transpose:
+      return Action::inverse_transpose;
+    case Action::inverse_transpose:
+      break;
+  }
+  return Action::transpose;
+}
+
+}  // namespace detail
 
 /// The frame that queries use where keys use `frame`. A frame whose model scales logits through its rotation
 /// overloads it, found by argument-dependent look-up; all others are used as they are.

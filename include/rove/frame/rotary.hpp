@@ -12,6 +12,7 @@
 #include "rove/core/config.hpp"
 #include "rove/core/pairing.hpp"
 #include "rove/core/rotate_row.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/tensor_view.hpp"
 #include "rove/frame/adaptors.hpp"
@@ -94,9 +95,24 @@ class RotaryFrame {
     turn<Direction::forward>(b, t, row);
   }
 
+  /// `action` of the tokens t, t + 1, … on a row each.
+  template <Action action, Accumulator Acc>
+  void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    check_rows<Acc>();
+    ROVE_ASSERT(to.channels >= channels());
+    constexpr bool forward = action == Action::apply || action == Action::inverse_transpose;
+    copy_rows(from, to, 0, first_channel_);
+    copy_rows(from, to, channels(), to.channels);
+    from.data += first_channel_;
+    to.data += first_channel_;
+    rotate_rows<forward ? Direction::forward : Direction::inverse>(
+        pairing_, table_.pairs(), from, to,
+        [&](Index r, const auto& use) ROVE_INLINE_LAMBDA { with_row(b, t + r, use); });
+  }
+
   /// Calls use(cos, sin) with the rotation of token t of batch row b, `rotary_dim() / 2` of each.
   template <class Use>
-  void with_row(Index b, Index t, Use&& use) const {
+  ROVE_ALWAYS_INLINE void with_row(Index b, Index t, Use&& use) const {
     const Index source_row = table_.batch() == 1 ? 0 : b;
     const Index token =
         ids_ ? (*ids_)[static_cast<std::size_t>((id_batch_ == 1 ? 0 : b) * id_tokens_ + t)] : t;
@@ -124,11 +140,16 @@ class RotaryFrame {
                 table_.rotary_dim());
   }
 
-  template <Direction direction, Accumulator Acc>
-  void turn(Index b, Index t, std::span<Acc> row) const {
+  template <Accumulator Acc>
+  static constexpr void check_rows() {
     static_assert(
         !(std::is_same_v<Acc, double> && std::is_same_v<scalar_type, float>),
         "rows in double need a RotationTable<double>: a float table would be the least accurate part");
+  }
+
+  template <Direction direction, Accumulator Acc>
+  void turn(Index b, Index t, std::span<Acc> row) const {
+    check_rows<Acc>();
     ROVE_ASSERT(static_cast<Index>(row.size()) >= channels());
     with_row(b, t, [&](const scalar_type* cos, const scalar_type* sin) {
       rotate_row<direction>(pairing_, cos, sin, table_.pairs(), row.data() + first_channel_);
@@ -182,6 +203,12 @@ class ScaledRotaryFrame {
   void inverse_transpose(Index b, Index t, std::span<Acc> row) const {
     frame_.inverse_transpose(b, t, row);
     multiply(scale_, row);
+  }
+  template <Action action, Accumulator Acc>
+  void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    constexpr bool divides = action == Action::apply || action == Action::transpose;
+    frame_.template act_rows<action>(b, t, from, to);
+    for (Index r = 0; r < to.count; ++r) multiply(divides ? 1 / scale_ : scale_, to.row(r));
   }
 
  private:

@@ -18,18 +18,6 @@
 #include "rove/frame/frame.hpp"
 #include "rove/frame/rotary.hpp"
 
-namespace rove {
-
-/// Which of a frame's four maps.
-enum class Action {
-  apply,             ///< R_t
-  inverse,           ///< R_t⁻¹
-  transpose,         ///< R_tᵀ
-  inverse_transpose  ///< R_t⁻ᵀ
-};
-
-}  // namespace rove
-
 ROVE_BEGIN_TAGGED
 
 namespace detail {
@@ -37,17 +25,18 @@ namespace detail {
 /// Tokens to a task: their angles stay in the first-level cache while every head of theirs is turned.
 inline constexpr Index rotate_tokens = 32;
 
+/// An action that is chosen at run time, on one row.
 template <Frame F, class Acc>
 void act(const F& frame, Action action, Index b, Index t, std::span<Acc> row) {
   switch (action) {
     case Action::apply:
-      return frame.apply(b, t, row);
+      return act_row<Action::apply>(frame, b, t, row);
     case Action::inverse:
-      return frame.inverse(b, t, row);
+      return act_row<Action::inverse>(frame, b, t, row);
     case Action::transpose:
-      return frame.transpose(b, t, row);
+      return act_row<Action::transpose>(frame, b, t, row);
     case Action::inverse_transpose:
-      return frame.inverse_transpose(b, t, row);
+      return act_row<Action::inverse_transpose>(frame, b, t, row);
   }
 }
 

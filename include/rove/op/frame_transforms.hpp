@@ -13,6 +13,7 @@
 
 #include "rove/attention/row_transform.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/frame/frame.hpp"
 #include "rove/op/frames.hpp"
 
@@ -44,6 +45,10 @@ struct QueryTransform : FrameTransform<F> {
     this->frame().inverse_transpose(this->row_of(b), t, row);
   }
   template <Accumulator Acc>
+  void forward_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    act_rows<Action::inverse_transpose>(this->frame(), this->row_of(b), t, from, to);
+  }
+  template <Accumulator Acc>
   void adjoint(Index b, Index t, std::span<Acc> row) const {
     this->frame().inverse(this->row_of(b), t, row);
   }
@@ -57,6 +62,10 @@ struct KeyTransform : FrameTransform<F> {
     this->frame().apply(this->row_of(b), t, row);
   }
   template <Accumulator Acc>
+  void forward_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    act_rows<Action::apply>(this->frame(), this->row_of(b), t, from, to);
+  }
+  template <Accumulator Acc>
   void adjoint(Index b, Index t, std::span<Acc> row) const {
     this->frame().transpose(this->row_of(b), t, row);
   }
@@ -68,6 +77,10 @@ struct OutputTransform : FrameTransform<F> {
   template <Accumulator Acc>
   void forward(Index b, Index t, std::span<Acc> row) const {
     this->frame().inverse(this->row_of(b), t, row);
+  }
+  template <Accumulator Acc>
+  void forward_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+    act_rows<Action::inverse>(this->frame(), this->row_of(b), t, from, to);
   }
   template <Accumulator Acc>
   void adjoint(Index b, Index t, std::span<Acc> row) const {

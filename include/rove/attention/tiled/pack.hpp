@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
+#include <type_traits>
 
 #include "rove/attention/arithmetic.hpp"
 #include "rove/attention/key_values.hpp"
+#include "rove/attention/row_prefetch.hpp"
 #include "rove/attention/tiled/tile.hpp"
 #include "rove/core/config.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
 #include "rove/core/simd_lanes.hpp"
@@ -43,9 +45,10 @@ struct PackedLayout {
   Index value_block() const { return block * value_width; }
   Index elements() const { return key_block() + value_block(); }
   Index query_tile() const { return TileShape<Acc>::rows * channels; }
-  /// Numbers that a worker needs to pack keys, values or a tile of queries.
+  /// Numbers that a worker needs to pack keys, values or a tile of queries, or to finish a tile of outputs.
   Index scratch() const {
-    return (std::max)((std::max)(Index{16}, TileShape<Acc>::rows + width) * key_width, value_width);
+    return (std::max)((std::max)(Index{16}, TileShape<Acc>::rows + width) * key_width,
+                      Index{16} * value_width);
   }
   /// Where channel c of the value in place j of the block is.
   Index value_at(Index j, Index c) const {
@@ -84,10 +87,11 @@ class BlockAhead {
 };
 
 /// to[c · to_stride + r] = map(from[r · from_stride + c]) for r < width and c < columns, by packets: rows are
-/// read in whole packets, and `width` numbers are written for each c, in the order of c.
-template <Accumulator Acc, class Map>
+/// read in whole packets, and `width` numbers are written for each c, in the order of c. Calls between()
+/// after each c.
+template <Accumulator Acc, class Map, class Between>
 ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index columns, Acc* to,
-                                       Index to_stride, const Map& map) {
+                                       Index to_stride, const Map& map, const Between& between) {
   using P = simd::packet_t<Acc>;
   constexpr int width = simd::width<P>;
   for (Index c = 0; c < columns; c += width) {
@@ -97,87 +101,92 @@ ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index
     const int count = static_cast<int>((std::min)(Index{width}, columns - c));
     for (int i = 0; i < count; ++i) {
       simd::store<P>(to + (c + i) * to_stride, map(rows[i]));
+      if (i * static_cast<int>(sizeof(P)) % 64 == 0) between();
     }
   }
 }
 
 /// Packs the keys of the block that starts at slot `origin`, as far as tiles that have some of the used slots
-/// reach; their other places become zeros. `read(slot, row)` gives a key, turned.
-template <Accumulator Acc, class Read>
+/// reach; their other places become zeros. `read(slot, rows)` gives the keys from a slot on, turned;
+/// `ahead(slot)` gives a run of rows that will be read later, none perhaps, to be asked for on the way.
+template <Accumulator Acc, class Read, class Ahead>
 void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
-               const Read& read) {
+               const Read& read, const Ahead& ahead) {
   constexpr Index width = PackedLayout<Acc>::width;
   constexpr Index step = (std::max)(Index{16}, TileShape<Acc>::packets * width);
-  const auto channels = static_cast<std::size_t>(layout.channels);
+  const RowBlock<Acc> rows{scratch, 16, layout.channels, layout.key_width};
   const Index last = (used.last - origin + step - 1) / step * step;
   for (Index j = (used.first - origin) / step * step; j < last; j += 16) {
     Acc* const panel = to + j * layout.channels;
-    if (origin + j + 16 <= used.first || origin + j >= used.last) {
+    // Those of the 16 slots that are used.
+    const Index begin = (std::max)(used.first - origin - j, Index{0});
+    const Index end = (std::min)(used.last - origin - j, Index{16});
+    if (begin >= end) {
       std::fill_n(panel, 16 * layout.channels, Acc(0));
       continue;
     }
-    for (Index l = 0; l < 16; ++l) {
-      const Index slot = origin + j + l;
-      const std::span<Acc> row(scratch + l * layout.key_width, channels);
-      if (slot >= used.first && slot < used.last) {
-        read(slot, row);
-      } else {
-        std::fill(row.begin(), row.end(), Acc(0));
-      }
-    }
+    std::fill_n(scratch, begin * layout.key_width, Acc(0));
+    std::fill_n(scratch + end * layout.key_width, (16 - end) * layout.key_width, Acc(0));
+    read(origin + j + begin, rows.part(begin, end - begin));
+    RowsAhead later(ahead(origin + j), 16, layout.channels);
     for (Index l = 0; l < 16; l += width) {
-      transpose_rows(scratch + l * layout.key_width, layout.key_width, layout.channels, panel + l, Index{16},
-                     [](auto x) ROVE_INLINE_LAMBDA { return x; });
+      transpose_rows(
+          scratch + l * layout.key_width, layout.key_width, layout.channels, panel + l, Index{16},
+          [](auto x) ROVE_INLINE_LAMBDA { return x; }, [&]() ROVE_INLINE_LAMBDA { later.ask(); });
     }
   }
 }
 
 /// Packs the values of the used slots likewise; returns whether all of them are finite.
-template <Accumulator Acc, class Read>
+template <Accumulator Acc, class Read, class Ahead>
 bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
-                 const Read& read) {
+                 const Read& read, const Ahead& ahead) {
   using P = simd::packet_t<Acc>;
-  const Index whole = layout.value_width / layout.panel * layout.panel;
-  std::fill_n(scratch, layout.value_width, Acc(0));
-  const std::span<Acc> row(scratch, static_cast<std::size_t>(layout.value_channels));
-  bool finite = true;
-  for (Index slot = used.first; slot < used.last; ++slot) {
-    read(slot, row);
-    auto good = simd::is_finite<P>(simd::load<P>(scratch));
-    for (Index c = layout.width; c < layout.value_width; c += layout.width) {
-      good = good & simd::is_finite<P>(simd::load<P>(scratch + c));
-    }
-    finite = finite && !simd::any(!good);
-    for (Index c = 0; c < layout.value_width;) {
-      const Index columns = c < whole ? layout.panel : layout.width;
-      Acc* const place = to + c * layout.block + (slot - origin) * columns;
-      for (Index e = 0; e < columns; e += layout.width) {
-        simd::store<P>(place + e, simd::load<P>(scratch + c + e));
+  constexpr Index width = PackedLayout<Acc>::width, panel = PackedLayout<Acc>::panel;
+  const Index whole = layout.value_width / panel * panel;
+  std::fill_n(scratch, 16 * layout.value_width, Acc(0));
+  auto good = simd::is_finite<P>(simd::broadcast<P>(0));
+  for (Index slot = used.first; slot < used.last; slot += 16) {
+    const Index count = (std::min)(Index{16}, used.last - slot);
+    read(slot, RowBlock<Acc>{scratch, count, layout.value_channels, layout.value_width});
+    RowsAhead later(ahead(slot), 16, layout.value_channels);
+    const auto store = [&](Index c, auto columns) ROVE_INLINE_LAMBDA {
+      const Acc* from = scratch + c;
+      Acc* place = to + c * layout.block + (slot - origin) * columns;
+      for (Index j = 0; j < count; ++j, from += layout.value_width, place += columns) {
+        for (Index e = 0; e < columns; e += width) {
+          const P x = simd::load<P>(from + e);
+          good = good & simd::is_finite<P>(x);
+          simd::store<P>(place + e, x);
+          if (e * static_cast<Index>(sizeof(Acc)) % 64 == 0) later.ask();
+        }
       }
-      c += columns;
-    }
+    };
+    Index c = 0;
+    for (; c < whole; c += panel) store(c, std::integral_constant<Index, panel>{});
+    for (; c < layout.value_width; c += width) store(c, std::integral_constant<Index, width>{});
   }
-  return finite;
+  return !simd::any(!good);
 }
 
-/// Packs a tile of query rows times `factor`; `read(r, row)` gives query r, turned. Writes up to a packet
-/// past the tile's end.
+/// Packs a tile of query rows times `factor`; `read(rows)` gives them, turned; `later` are rows to ask for on
+/// the way. Writes up to a packet past the tile's end.
 template <Accumulator Acc, class Read>
 void pack_queries(const PackedLayout<Acc>& layout, int rows, Acc factor, Acc* to, Acc* scratch,
-                  const Read& read) {
+                  const Read& read, RowsAhead later) {
   using P = simd::packet_t<Acc>;
   constexpr Index stride = TileShape<Acc>::rows;
   constexpr Index width = PackedLayout<Acc>::width;
   constexpr Index last_group = (stride - 1) / width * width;
-  for (int r = 0; r < rows; ++r) {
-    read(r, std::span<Acc>(scratch + r * layout.key_width, static_cast<std::size_t>(layout.channels)));
-  }
+  read(RowBlock<Acc>{scratch, rows, layout.channels, layout.key_width});
   std::fill_n(scratch + rows * layout.key_width, (last_group + layout.width - rows) * layout.key_width,
               Acc(0));
   // The last group first: what it writes past the tile's rows, into the next channel, the others write over.
   for (Index r = last_group; r >= 0; r -= layout.width) {
-    transpose_rows(scratch + r * layout.key_width, layout.key_width, layout.channels, to + r, stride,
-                   [factor](P x) ROVE_INLINE_LAMBDA { return x * simd::broadcast<P>(factor); });
+    transpose_rows(
+        scratch + r * layout.key_width, layout.key_width, layout.channels, to + r, stride,
+        [factor](P x) ROVE_INLINE_LAMBDA { return x * simd::broadcast<P>(factor); },
+        [&]() ROVE_INLINE_LAMBDA { later.ask(); });
   }
 }
 

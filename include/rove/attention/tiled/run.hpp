@@ -13,6 +13,7 @@
 #include "rove/attention/arithmetic.hpp"
 #include "rove/attention/key_blocks.hpp"
 #include "rove/attention/row_io.hpp"
+#include "rove/attention/row_prefetch.hpp"
 #include "rove/attention/score.hpp"
 #include "rove/attention/softmax_rows.hpp"
 #include "rove/attention/softmax_state.hpp"
@@ -22,6 +23,7 @@
 #include "rove/attention/tiled/view.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/context.hpp"
+#include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"
 
@@ -42,8 +44,9 @@ class TiledRun {
   using View = BlockView<tile_rows>;
   // Tiles to a task: enough rows that a key block that comes from memory serves many.
   static constexpr Index most_tiles = tile_rows > 8 ? 16 : 32;
-  // How long before they are read operands are asked for.
-  static constexpr Index rows_ahead = 24;
+  // Operands tend to start with a page, and packed they run abreast of themselves: half a page and a line
+  // aside, since a load waits for a store before it whose address has the same low 12 bits.
+  static constexpr std::size_t off_page = (2048 + 64) / sizeof(Acc);
 
  public:
   TiledRun(const Problem& problem, const Transforms& transforms, int workers)
@@ -73,13 +76,13 @@ class TiledRun {
 
   WorkspaceSize workspace() const {
     WorkspaceSize size;
-    size.add<Acc>(wave_ * blocks_.most() * layout_.elements());
+    size.add<Acc>(packed_elements());
     size.add<std::uint8_t>(wave_ * blocks_.most());
     size.add_per_worker<Acc>(worker_elements(), workers_);
     return size;
   }
   void allocate(Context::Scope& scope) {
-    packed_ = scope.template allocate<Acc>(wave_ * blocks_.most() * layout_.elements());
+    packed_ = scope.template allocate<Acc>(packed_elements()).subspan(off_page);
     finite_ = scope.template allocate<std::uint8_t>(wave_ * blocks_.most());
     scratch_.emplace(scope.template per_worker<Acc>(worker_elements()));
   }
@@ -109,6 +112,9 @@ class TiledRun {
   Index heads_of(Index wave) const {
     return (std::min)(wave_, problem_.batch() * problem_.kv_heads() - wave * wave_);
   }
+  Index packed_elements() const {
+    return static_cast<Index>(off_page) + wave_ * blocks_.most() * layout_.elements();
+  }
   Index worker_elements() const {
     return rows_ * (layout_.channels + 2 * layout_.value_width) + tile_rows * weights_stride + width +
            layout_.scratch();
@@ -123,20 +129,22 @@ class TiledRun {
     const Index at = place * blocks_.most() + nth;
     const SlotRange used = blocks_.slots(b, block);
     const Index end = problem_.slots(b).last;
-    pack_keys(layout_, origin, used, keys_at(at), scratch.data(), [&](Index slot, std::span<Acc> row) {
-      if (slot + rows_ahead < end) {
-        const auto next = problem_.kv.keys(b, kv_head, slot + rows_ahead);
-        prefetch_row(next.data, layout_.channels, next.channel_stride);
-      }
-      read_key(problem_, transforms_.key, b, kv_head, slot, row);
-    });
+    pack_keys(
+        layout_, origin, used, keys_at(at), scratch.data(),
+        [&](Index slot, RowBlock<Acc> rows) { read_keys(problem_, transforms_.key, b, kv_head, slot, rows); },
+        [&](Index slot) {
+          const Index next = slot + rows_ahead;
+          return next < end ? problem_.kv.keys(b, kv_head, next) : RowRun<typename Problem::key_storage>{};
+        });
     finite_[static_cast<std::size_t>(at)] = pack_values(
-        layout_, origin, used, values_at(at), scratch.data(), [&](Index slot, std::span<Acc> row) {
-          if (slot + rows_ahead < end) {
-            const auto next = problem_.kv.values(b, kv_head, slot + rows_ahead);
-            prefetch_row(next.data, layout_.value_channels, next.channel_stride);
-          }
-          read_value(problem_, transforms_.value, b, kv_head, slot, row);
+        layout_, origin, used, values_at(at), scratch.data(),
+        [&](Index slot, RowBlock<Acc> rows) {
+          read_values(problem_, transforms_.value, b, kv_head, slot, rows);
+        },
+        [&](Index slot) {
+          const Index next = slot + rows_ahead;
+          return next < end ? problem_.kv.values(b, kv_head, next)
+                            : RowRun<typename Problem::value_storage>{};
         });
   }
 
@@ -167,7 +175,7 @@ class TiledRun {
     Acc* const totals = take(rows_ * layout_.value_width);
     Acc* const weights = take(tile_rows * weights_stride);
     Acc* const queries = take(rows_ * layout_.channels + width);
-    Acc* const row = memory;
+    Acc* const scratch_rows = memory;
     SoftmaxTile<Acc> chunk_state[std::size_t{most_tiles}], total_state[std::size_t{most_tiles}];
 
     const bool several = all.last > (all.first / blocks_.to_a_chunk() + 1) * blocks_.to_a_chunk();
@@ -188,13 +196,13 @@ class TiledRun {
       const Tile tile = tile_at(t);
       tile.chunk_state->clear();
       tile.total_state->clear();
-      pack_queries(layout_, tile.rows, query_factor_, tile.query, row, [&](int r, std::span<Acc> query) {
-        if (tile.first + r + rows_ahead < first + count) {
-          prefetch_row(problem_.q.row(b, head, tile.first + r + rows_ahead), layout_.channels,
-                       problem_.q.channel_stride());
-        }
-        read_query(problem_, transforms_.query, b, head, tile.first + r, query);
-      });
+      const Index next = tile.first + rows_ahead;
+      pack_queries(
+          layout_, tile.rows, query_factor_, tile.query, scratch_rows,
+          [&](RowBlock<Acc> rows) { read_queries(problem_, transforms_.query, b, head, tile.first, rows); },
+          RowsAhead(next < first + count ? query_run(problem_, b, head, next)
+                                         : RowRun<typename Problem::query_storage>{},
+                    tile.rows, layout_.channels));
     }
     const auto seen_from = [&](Index block) {  // the next block of which some row sees something
       while (block < all.last) {
@@ -222,19 +230,23 @@ class TiledRun {
       }
       block = following;
     }
-    // By name: GCC 12 with -fsanitize=undefined works out the index of a choice of arrays for one of them
-    // only.
-    const SoftmaxTile<Acc>* const states = several ? total_state : chunk_state;
-    for (Index r = 0; r < count; ++r) {
-      if (r + rows_ahead < count) {
-        prefetch_row(problem_.out.row(b, head, first + r + rows_ahead), layout_.value_channels,
+    for (Index t = 0; t < tiles; ++t) finish(b, head, tile_at(t), several, scratch_rows);
+  }
+
+  /// A tile's output.
+  void finish(Index b, Index head, const Tile& tile, bool several, Acc* memory) {
+    const RowBlock<Acc> rows{memory, tile.rows, layout_.value_channels, layout_.value_width};
+    const Acc* const sums = several ? tile.total : tile.output;
+    const SoftmaxTile<Acc>& state = several ? *tile.total_state : *tile.chunk_state;
+    for (int r = 0; r < tile.rows; ++r) {
+      if (tile.first + r + rows_ahead < problem_.q_len()) {
+        prefetch_row(problem_.out.row(b, head, tile.first + r + rows_ahead), layout_.value_channels,
                      problem_.out.channel_stride());
       }
-      const Acc* sums = (several ? totals : outputs) + r * layout_.value_width;
-      finish_row(problem_, transforms_.output, b, head, first + r, sums,
-                 states[r / tile_rows].row(static_cast<int>(r % tile_rows)),
-                 std::span<Acc>(row, static_cast<std::size_t>(layout_.value_channels)));
+      settle_row(problem_, b, head, tile.first + r, sums + r * layout_.value_width, state.row(r),
+                 rows.row(r));
     }
+    write_outputs(problem_, transforms_.output, b, head, tile.first, rows);
   }
 
   void merge_chunk(const Tile& tile) {

@@ -1,0 +1,67 @@
+/// \file
+/// Rows that will be read or written soon, asked for while others are at hand.
+#pragma once
+
+#include <algorithm>
+
+#include "rove/attention/key_values.hpp"
+#include "rove/core/config.hpp"
+#include "rove/core/simd.hpp"
+
+ROVE_BEGIN_TAGGED
+
+namespace detail {
+
+/// How long before: two groups of the 16 rows that are packed at a time.
+inline constexpr Index rows_ahead = 32;
+
+/// Asks for a row, where its channels lie side by side.
+template <class T>
+ROVE_ALWAYS_INLINE void prefetch_row(const T* row, Index channels, Index channel_stride) {
+  if (channel_stride != 1) return;
+  constexpr Index line = sizeof(T) < 64 ? static_cast<Index>(64 / sizeof(T)) : 1;
+  for (Index i = 0; i * channels_per_element<T> < channels; i += line) simd::prefetch(row + i);
+}
+
+/// Rows that are asked for a cache line at a time, in the order of memory: CPUs drop requests that come all
+/// at once, and follow no others to rows to come.
+class RowsAhead {
+ public:
+  /// The first `count` rows of a run, as far as it goes; none where channels do not lie side by side.
+  template <class Storage>
+  RowsAhead(const RowRun<Storage>& run, Index count, Index channels)
+      : place_(reinterpret_cast<const char*>(run.data)),
+        row_bytes_(static_cast<Index>(sizeof(Storage)) * channels / channels_per_element<Storage>),
+        gap_(static_cast<Index>(sizeof(Storage)) * run.row_stride - (row_bytes_ + line - 1) / line * line),
+        rows_(run.channel_stride == 1 ? (std::min)(run.count, count) : 0) {}
+
+  /// The next line's address; null when all have been.
+  ROVE_ALWAYS_INLINE const char* next() {
+    if (rows_ <= 0) return nullptr;
+    const char* const line_at = place_;
+    place_ += line;
+    done_ += line;
+    if (done_ >= row_bytes_) {
+      place_ += gap_;
+      done_ = 0;
+      --rows_;
+    }
+    return line_at;
+  }
+  /// Asks for it.
+  ROVE_ALWAYS_INLINE void ask() {
+    if (const char* const address = next()) simd::prefetch<1>(address);
+  }
+
+ private:
+  static constexpr Index line = 64;
+  const char* place_;
+  Index row_bytes_;
+  Index gap_;  ///< from the end of a row's last line to the next row
+  Index rows_;
+  Index done_ = 0;  ///< bytes of the row at hand
+};
+
+}  // namespace detail
+
+ROVE_END_TAGGED
