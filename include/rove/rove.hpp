@@ -41,6 +41,7 @@
 #include "rove/attention/tiled/softmax.hpp"
 #include "rove/attention/tiled/tile.hpp"
 #include "rove/attention/tiled/view.hpp"
+#include "rove/core/ambiguous.hpp"
 #include "rove/core/arena.hpp"
 #include "rove/core/check.hpp"
 #include "rove/core/config.hpp"

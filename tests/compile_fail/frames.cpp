@@ -1,8 +1,10 @@
 // Rotations: no 16-bit tables, no pairing by default, no float table under double rows. Frames: an inverse
-// that would lose a factor, rows of a type that the frame does not take.
+// that would lose a factor, rows of a type that the frame does not take, a form for many rows that is named
+// and cannot be called.
 #include "rove/frame/adaptors.hpp"
 #include "rove/frame/rotary.hpp"
 #include "rove/frame/rotate.hpp"
+#include "rove/op/attention.hpp"
 #include "rove/position/rotation_table.hpp"
 
 #if ROVE_PROBE == 1
@@ -40,6 +42,13 @@ struct FloatFrame {
   void inverse(rove::Index, rove::Index, std::span<float>) const {}
   void transpose(rove::Index, rove::Index, std::span<float>) const {}
   void inverse_transpose(rove::Index, rove::Index, std::span<float>) const {}
+#if ROVE_PROBE == 6
+  using Rows = rove::RowBlock<float>;
+#else
+  using Rows = rove::RowBlock<const float>;
+#endif
+  template <rove::Action>
+  void act_rows(rove::Index, rove::Index, Rows, rove::RowBlock<float>) const {}
 };
 
 #if ROVE_PROBE == 5
@@ -50,4 +59,9 @@ using Element = float;
 
 void turn_all(Element* data) {
   rove::rotate(FloatFrame{}, rove::bhtd(data, 1, 1, 4, 8));
+}
+
+void attend(const float* in, float* out) {
+  const auto view = rove::bhtd(in, 1, 1, 4, 8);
+  rove::rove_attention(rove::attention_problem(view, view, view, rove::bhtd(out, 1, 1, 4, 8)), FloatFrame{});
 }

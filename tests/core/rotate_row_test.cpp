@@ -176,11 +176,16 @@ void check_rows() {
       };
       rove::rotate_rows<direction>(pairing, pairs, block(static_cast<const Acc*>(in_place.data())),
                                    block(in_place.data()), with_angles);
-      rove::rotate_rows<direction>(pairing, pairs, block(static_cast<const Acc*>(rows.data())),
-                                   block(apart.data()), with_angles);
+      // Read with another distance between rows, backwards even.
+      const rove::RowBlock<const Acc> backwards{rows.data() + (count - 1) * stride, count, 2 * pairs,
+                                                -stride};
+      rove::rotate_rows<direction>(pairing, pairs, backwards, block(apart.data()),
+                                   [&](Index r, const auto& use) { with_angles(count - 1 - r, use); });
       ASSERT_EQ(std::memcmp(in_place.data(), right.data(), size * sizeof(Acc)), 0);
       for (std::size_t i = 0; i < size; ++i) {
-        ASSERT_EQ(apart[i], static_cast<Index>(i) % stride < 2 * pairs ? right[i] : Acc(7)) << i;
+        const Index row = static_cast<Index>(i) / stride, channel = static_cast<Index>(i) % stride;
+        const Acc turned = right[static_cast<std::size_t>((count - 1 - row) * stride + channel)];
+        ASSERT_EQ(apart[i], channel < 2 * pairs ? turned : Acc(7)) << i;
       }
     }
   }

@@ -5,16 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <iterator>
+#include <cstdlib>
 #include <limits>
-#include <random>
-#include <type_traits>
 #include <vector>
 
-#include "rove/core/simd_convert.hpp"
-#include "rove/core/simd_lanes.hpp"
+#include "rove/core/scalar.hpp"
+#include "support/packets.hpp"
 
 namespace {
 
@@ -22,49 +18,12 @@ namespace simd = rove::simd;
 using Eigen::bfloat16;
 using Eigen::half;
 using rove::Index;
+using rove_test::awkward;
+using rove_test::bytes;
+using rove_test::same;
 
-template <class T>
-std::vector<unsigned char> bytes(const T& value) {
-  std::vector<unsigned char> result(sizeof value);
-  std::memcpy(result.data(), &value, sizeof value);
-  return result;
-}
-
-/// The same bits; any two NaN count as the same.
-template <class Acc>
-bool same(Acc a, Acc b) {
-  return (std::isnan(a) && std::isnan(b)) || bytes(a) == bytes(b);
-}
-
-/// Numbers that are awkward in one way or another, in random order.
-template <class Acc>
-std::vector<Acc> awkward(std::size_t count, unsigned seed) {
-  constexpr Acc infinity = std::numeric_limits<Acc>::infinity(),
-                tiny = std::numeric_limits<Acc>::denorm_min();
-  const Acc special[] = {0,
-                         Acc(-0.0),
-                         infinity,
-                         -infinity,
-                         std::numeric_limits<Acc>::quiet_NaN(),
-                         tiny,
-                         -tiny,
-                         (std::numeric_limits<Acc>::max)(),
-                         1,
-                         -1};
-  std::mt19937 random(seed);
-  std::normal_distribution<double> normal(0, 3);
-  std::vector<Acc> numbers(count);
-  for (auto& number : numbers) {
-    const std::size_t pick = random() % 40;
-    number = pick < std::size(special) ? special[pick] : static_cast<Acc>(normal(random));
-  }
-  return numbers;
-}
-
-/// Runs each test on the plain type, a packet of width 1, and on the target's own packet.
-template <class P>
-class Packets : public testing::Test {};
-using PacketTypes = testing::Types<float, double, simd::packet_t<float>, simd::packet_t<double>>;
+using rove_test::Packets;
+using rove_test::PacketTypes;
 TYPED_TEST_SUITE(Packets, PacketTypes);
 
 TYPED_TEST(Packets, width_divides_the_virtual_lanes) {
@@ -186,57 +145,6 @@ TYPED_TEST(Packets, any_sees_each_single_lane) {
   }
 }
 
-TYPED_TEST(Packets, sums_fold_sixteen_lanes_by_one_tree) {
-  using P = TypeParam;
-  using Acc = simd::lane_t<P>;
-  std::mt19937 random(5);
-  std::normal_distribution<double> normal(0, 1);
-  for (int trial = 0; trial < 200; ++trial) {
-    Acc lanes[16];
-    for (Acc& lane : lanes) lane = static_cast<Acc>(std::exp(6 * normal(random)));
-    P packets[simd::parts<P>];
-    for (int i = 0; i < simd::parts<P>; ++i) packets[i] = simd::load<P>(lanes + i * simd::width<P>);
-    const Acc largest = simd::reduce_max<P>(packets), sum = simd::reduce_add<P>(packets);
-    EXPECT_EQ(largest, *std::max_element(lanes, lanes + 16));
-    for (int half = 8; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    }
-    EXPECT_EQ(sum, lanes[0]);
-  }
-}
-
-TYPED_TEST(Packets, the_largest_of_lanes_is_nan_if_any_is) {
-  using P = TypeParam;
-  using Acc = simd::lane_t<P>;
-  for (int poisoned = 0; poisoned < 16; ++poisoned) {
-    Acc lanes[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2};
-    lanes[poisoned] = std::numeric_limits<Acc>::quiet_NaN();
-    P packets[simd::parts<P>];
-    for (int i = 0; i < simd::parts<P>; ++i) packets[i] = simd::load<P>(lanes + i * simd::width<P>);
-    EXPECT_TRUE(std::isnan(simd::reduce_max<P>(packets))) << poisoned;
-  }
-}
-
-TYPED_TEST(Packets, pairs_swap_double_and_change_sign) {
-  using P = TypeParam;
-  using Acc = simd::lane_t<P>;
-  if constexpr (!simd::is_scalar<P>) {
-    constexpr int width = simd::width<P>;
-    std::vector<Acc> numbers(width), halves(width / 2);  // exactly as long as what may be read
-    for (int i = 0; i < width; ++i) numbers[static_cast<std::size_t>(i)] = static_cast<Acc>(i + 1);
-    for (int i = 0; i < width / 2; ++i) halves[static_cast<std::size_t>(i)] = static_cast<Acc>(10 * i);
-    const P packet = simd::load<P>(numbers.data());
-    const P swapped = simd::swap_pairs(packet), turned = simd::negate_even(packet);
-    const P doubled = simd::load_dup<P>(halves.data());
-    for (int i = 0; i < width; ++i) {
-      EXPECT_EQ(simd::lane(swapped, i), static_cast<Acc>((i ^ 1) + 1));
-      EXPECT_EQ(simd::lane(turned, i), static_cast<Acc>(i % 2 == 0 ? -(i + 1) : i + 1));
-      EXPECT_EQ(simd::lane(doubled, i), static_cast<Acc>(10 * (i / 2)));
-    }
-    EXPECT_TRUE(std::signbit(simd::lane(simd::negate_even(simd::broadcast<P>(0)), 0)));
-  }
-}
-
 TYPED_TEST(Packets, size_and_sign_of_every_lane) {
   using P = TypeParam;
   using Acc = simd::lane_t<P>;
@@ -262,155 +170,12 @@ TYPED_TEST(Packets, lane_numbers_count_from_zero) {
   }
 }
 
-TYPED_TEST(Packets, a_transposed_square_has_its_rows_as_columns) {
-  using P = TypeParam;
-  using Acc = simd::lane_t<P>;
-  constexpr int width = simd::width<P>;
-  const auto numbers = awkward<Acc>(std::size_t{width} * width, 8);
-  P rows[std::size_t{width}];
-  for (int i = 0; i < width; ++i) rows[i] = simd::load<P>(&numbers[static_cast<std::size_t>(i * width)]);
-  simd::transpose<P>(rows);
-  for (int i = 0; i < width; ++i) {
-    for (int j = 0; j < width; ++j) {
-      ASSERT_EQ(bytes(simd::lane(rows[i], j)), bytes(numbers[static_cast<std::size_t>(j * width + i)]))
-          << i << ' ' << j;
-    }
-  }
-}
-
-/// The tree of `reduce`, written out.
-template <class Acc, class Fold>
-Acc tree(const Acc (&lanes)[16], Fold fold) {
-  Acc left[16];
-  std::copy(lanes, lanes + 16, left);
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) left[i] = fold(left[i], left[i + half]);
-  }
-  return left[0];
-}
-
-TYPED_TEST(Packets, many_sums_at_once_are_those_of_one_at_a_time) {
-  using P = TypeParam;
-  using Acc = simd::lane_t<P>;
-  constexpr int width = simd::width<P>;
-  std::mt19937 random(9);
-  std::normal_distribution<double> normal(0, 1);
-  const auto add = [](auto a, auto b) { return a + b; };
-  // Neither associative nor commutative: it tells left from right and every order from every other.
-  const auto lean = [](auto a, auto b) {
-    return simd::mul_add(a, simd::broadcast<decltype(a)>(Acc(0.625)), b);
-  };
-  for (int trial = 0; trial < 100; ++trial) {
-    Acc lanes[std::size_t{width}][16];
-    P sums[std::size_t{width}], leant[std::size_t{width}];
-    for (int r = 0; r < width; ++r) {
-      for (Acc& lane : lanes[r]) lane = static_cast<Acc>(std::exp(trial < 50 ? 6 * normal(random) : 0.1));
-      if (trial >= 50) lanes[r][trial % 16] = static_cast<Acc>(normal(random));
-      P parts[simd::parts<P>];
-      for (int i = 0; i < simd::parts<P>; ++i) parts[i] = simd::load<P>(lanes[r] + i * width);
-      sums[r] = simd::fold_parts<P>(parts, add);
-      leant[r] = simd::fold_parts<P>(parts, lean);
-      ASSERT_EQ(bytes(simd::reduce<P>(parts, lean)), bytes(tree(lanes[r], lean)));
-    }
-    const P sum = simd::reduce_each<P>(sums, add), other = simd::reduce_each<P>(leant, lean);
-    for (int r = 0; r < width; ++r) {
-      ASSERT_EQ(bytes(simd::lane(sum, r)), bytes(tree(lanes[r], add))) << r;
-      ASSERT_EQ(bytes(simd::lane(other, r)), bytes(tree(lanes[r], lean))) << r;
-    }
-  }
-}
-
-TYPED_TEST(Packets, many_maxima_at_once_pass_over_nan) {
-  using P = TypeParam;
-  using Acc = simd::lane_t<P>;
-  constexpr int width = simd::width<P>;
-  const Acc nan = std::numeric_limits<Acc>::quiet_NaN(), infinity = std::numeric_limits<Acc>::infinity();
-  for (int at = 0; at < width; ++at) {
-    for (int poisoned = 0; poisoned < width; ++poisoned) {
-      Acc lanes[std::size_t{width}][std::size_t{width}];
-      P rows[std::size_t{width}];
-      for (int r = 0; r < width; ++r) {
-        for (Acc& lane : lanes[r]) lane = -infinity;
-        lanes[r][at] = static_cast<Acc>(r) - 2;
-        if (poisoned != at) lanes[r][poisoned] = nan;
-        rows[r] = simd::load<P>(lanes[r]);
-        // As a running maximum has it, which starts from a number: NaN never gets in.
-        rows[r] = simd::maximum(simd::broadcast<P>(-infinity), rows[r]);
-      }
-      const P top = simd::reduce_each<P>(rows, [](P a, P b) { return simd::maximum(a, b); });
-      for (int r = 0; r < width; ++r) ASSERT_EQ(simd::lane(top, r), static_cast<Acc>(r) - 2);
-    }
-  }
-}
-
 TYPED_TEST(Packets, prefetch_takes_any_address) {
   simd::prefetch(nullptr);
   const TypeParam here = simd::broadcast<TypeParam>(1);
   simd::prefetch(&here);
   simd::prefetch(&here + 1);
   EXPECT_EQ(simd::lane(here, 0), 1);
-}
-
-template <class P, class T>
-void conversions_match_scalars() {
-  using Acc = simd::lane_t<P>;
-  constexpr int width = simd::width<P>;
-  if constexpr (sizeof(T) == 2) {
-    for (unsigned start = 0; start < 0x10000; start += static_cast<unsigned>(width)) {
-      std::vector<std::uint16_t> patterns(static_cast<std::size_t>(width));
-      for (int i = 0; i < width; ++i) {
-        patterns[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>(start + static_cast<unsigned>(i));
-      }
-      T elements[simd::width<P>];
-      std::memcpy(static_cast<void*>(elements), patterns.data(), sizeof elements);
-      const P widened = simd::load<P>(static_cast<const T*>(elements));
-      for (int i = 0; i < width; ++i) {
-        ASSERT_TRUE(same(simd::lane(widened, i), rove::load_widened<Acc>(elements + i)))
-            << start << " + " << i;
-      }
-    }
-  }
-  std::mt19937_64 random(11);
-  for (int trial = 0; trial < 40000; ++trial) {
-    Acc numbers[simd::width<P>];
-    for (Acc& number : numbers) {
-      // Any exponent that matters to T, and now and then any pattern at all.
-      const std::uint64_t pattern = random();
-      std::memcpy(&number, &pattern, sizeof number);
-      if (trial % 2 == 0) {
-        number = static_cast<Acc>(std::ldexp(1 + std::ldexp(static_cast<double>(pattern >> 12), -52),
-                                             static_cast<int>(pattern % 300) - 150));
-      }
-      if (trial % 8 == 1) number = std::numeric_limits<Acc>::quiet_NaN();
-    }
-    const P packet = simd::load<P>(numbers);
-    T written[simd::width<P> + 2], right[simd::width<P> + 2];
-    std::memset(static_cast<void*>(written), 0x5a, sizeof written);
-    std::memset(static_cast<void*>(right), 0x5a, sizeof right);
-    simd::store(written + 1, packet);
-    for (int i = 0; i < width; ++i) rove::store_rounded(right + 1 + i, numbers[i]);
-    if constexpr (sizeof(T) == 2) {
-      ASSERT_EQ(std::memcmp(written, right, sizeof written), 0);
-    } else {
-      for (int i = 0; i < width + 2; ++i) ASSERT_TRUE(same(written[i], right[i]));
-    }
-  }
-}
-
-TYPED_TEST(Packets, conversions_are_those_of_scalars) {
-  conversions_match_scalars<TypeParam, bfloat16>();
-  conversions_match_scalars<TypeParam, half>();
-  conversions_match_scalars<TypeParam, float>();
-  if constexpr (std::is_same_v<simd::lane_t<TypeParam>, double>)
-    conversions_match_scalars<TypeParam, double>();
-}
-
-TYPED_TEST(Packets, widening_floats_is_exact) {
-  if constexpr (std::is_same_v<simd::lane_t<TypeParam>, double>) {
-    const std::vector<float> from(static_cast<std::size_t>(simd::width<TypeParam>), 0.1F);
-    const auto packet = simd::load<TypeParam>(from.data());
-    EXPECT_EQ(simd::lane(packet, simd::width<TypeParam> - 1), static_cast<double>(0.1F));
-  }
 }
 
 template <class P, class T>

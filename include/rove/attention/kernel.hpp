@@ -8,6 +8,7 @@
 
 #include "rove/attention/optional_members.hpp"
 #include "rove/attention/row_transform.hpp"
+#include "rove/core/ambiguous.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/context.hpp"
 

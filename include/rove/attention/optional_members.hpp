@@ -38,11 +38,6 @@ concept NamesPrefetch = requires {
   &T::prefetch;
 };
 
-/// Of a template there is no address to ask for. But a member of the same name makes the look-up in a class
-/// that inherits T and Probe ambiguous; final classes cannot be asked so.
-template <class T, class Probe>
-struct Ambiguous : T, Probe {};
-
 }  // namespace detail
 
 ROVE_END_TAGGED

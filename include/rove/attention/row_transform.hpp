@@ -4,7 +4,9 @@
 
 #include <concepts>
 #include <span>
+#include <type_traits>
 
+#include "rove/core/ambiguous.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
@@ -49,9 +51,21 @@ concept ForwardsRows = requires(const Transform& transform, Index i, RowBlock<co
   transform.forward_rows(i, i, from, to);
 };
 
+struct NamesForwardRows {
+  int forward_rows;
+};
+template <class Transform>
+concept NamesRowsTransform = std::is_class_v<Transform> && !std::is_final_v<Transform> && !requires {
+  &Ambiguous<Transform, NamesForwardRows>::forward_rows;
+};
+
 /// Transforms the rows of the tokens from `token` on, in place.
 template <class Transform, Accumulator Acc>
 ROVE_ALWAYS_INLINE void transform_rows(const Transform& transform, Index b, Index token, RowBlock<Acc> rows) {
+  static_assert(
+      ForwardsRows<Transform, Acc> || !NamesRowsTransform<Transform>,
+      "the transform's forward_rows cannot be called as forward_rows(b, token, RowBlock<const Acc>, "
+      "RowBlock<Acc>) const");
   if constexpr (Transform::is_identity) {
     return;
   } else if constexpr (ForwardsRows<Transform, Acc>) {

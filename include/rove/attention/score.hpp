@@ -9,6 +9,7 @@
 
 #include "rove/attention/optional_members.hpp"
 #include "rove/attention/site.hpp"
+#include "rove/core/ambiguous.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
 #include "rove/core/simd.hpp"

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "rove/core/ambiguous.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/row_block.hpp"
 #include "rove/core/scalar.hpp"
@@ -120,6 +121,14 @@ concept ActsOnRows = requires(const F& frame, Index b, Index t, RowBlock<const A
   frame.template act_rows<action>(b, t, from, to);
 };
 
+struct NamesActRows {
+  int act_rows;
+};
+template <class F>
+concept NamesRowsForm = std::is_class_v<F> && !std::is_final_v<F> && !requires {
+  &Ambiguous<F, NamesActRows>::act_rows;
+};
+
 /// One action on one row.
 template <Action action, class F, class Acc>
 ROVE_ALWAYS_INLINE void act_row(const F& frame, Index b, Index t, std::span<Acc> row) {
@@ -133,6 +142,9 @@ ROVE_ALWAYS_INLINE void act_row(const F& frame, Index b, Index t, std::span<Acc>
 template <Action action, class F, class Acc>
 ROVE_ALWAYS_INLINE void act_rows(const F& frame, Index b, Index t, RowBlock<const Acc> from,
                                  RowBlock<Acc> to) {
+  static_assert(ActsOnRows<action, F, Acc> || !NamesRowsForm<F>,
+                "the frame's act_rows cannot be called as act_rows<action>(b, t, RowBlock<const Acc>, "
+                "RowBlock<Acc>) const");
   if constexpr (ActsOnRows<action, F, Acc>) {
     frame.template act_rows<action>(b, t, from, to);
   } else {

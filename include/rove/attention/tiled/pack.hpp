@@ -98,10 +98,14 @@ ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index
     P rows[std::size_t{width}];
     for (int r = 0; r < width; ++r) rows[r] = simd::load<P>(from + r * from_stride + c);
     simd::transpose<P>(rows);
-    const int count = static_cast<int>((std::min)(Index{width}, columns - c));
-    for (int i = 0; i < count; ++i) {
+    const auto write = [&](int i) ROVE_INLINE_LAMBDA {
       simd::store<P>(to + (c + i) * to_stride, map(rows[i]));
       if (i * static_cast<int>(sizeof(P)) % 64 == 0) between();
+    };
+    if (columns - c >= width) {  // by constants, so that the packets stay in registers
+      unrolled<width>([&](auto i) ROVE_INLINE_LAMBDA { write(i); });
+    } else {
+      for (int i = 0; i < static_cast<int>(columns - c); ++i) write(i);
     }
   }
 }

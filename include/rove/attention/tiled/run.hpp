@@ -213,10 +213,10 @@ class TiledRun {
       return block;
     };
     const Index start = seen_from(all.first);
+    const Index place_of_0 = place * blocks_.most() - all.first;
     for (Index block = start; block < all.last;) {
       const Index following = seen_from(block + 1);
       const bool ends = following >= all.last;
-      const Index place_of_0 = place * blocks_.most() - all.first;
       // After the last one these rows' first one: the next rows are likely to begin with it.
       const BlockAhead<Acc> ahead(layout_, tiles, keys_at(place_of_0 + (ends ? start : following)));
       for (Index t = 0; t < tiles; ++t) {
