@@ -1,6 +1,7 @@
 """Rivals timed in turn, and what their times say: bench/compare/race.hpp and statistics.hpp once more."""
 
 import math
+import random
 import statistics
 import time
 
@@ -8,9 +9,10 @@ import time
 SHORT = 0.1
 
 
-def race(runs, draws, rest=0.0, clock=time.perf_counter, sleep=time.sleep):
-    """Seconds of each of `runs`, a list of functions: `draws` rounds in which each runs once, in the order given, after a
-    round that is not timed.
+def race(runs, draws, rest=0.0, clock=time.perf_counter, sleep=time.sleep, shuffle=None):
+    """Seconds of each of `runs`, a list of functions: `draws` rounds in which each runs once, after a round that is not
+    timed. Each round has an order of its own, the same ones in every race (`shuffle` reorders a list in place):
+    whoever always came after the one that leaves nothing in the caches would pay for it, a tenth of a short call.
 
     Before its turn comes a pause of `rest` seconds, so that the threads of the one before stop spinning; a rival that
     is soon done then runs once untimed, to wake its own threads and find its operands in the caches it left them in.
@@ -20,10 +22,14 @@ def race(runs, draws, rest=0.0, clock=time.perf_counter, sleep=time.sleep):
         run()
         return clock() - begin
 
+    shuffle = shuffle or random.Random(1).shuffle
     last = [timed(run) for run in runs]
     seconds = [[] for _ in runs]
+    order = list(range(len(runs)))
     for _ in range(draws):
-        for i, run in enumerate(runs):
+        shuffle(order)
+        for i in order:
+            run = runs[i]
             if rest:
                 sleep(rest)
             if last[i] <= SHORT:

@@ -36,6 +36,7 @@
 #include "rove/attention/softmax_rows.hpp"
 #include "rove/attention/softmax_state.hpp"
 #include "rove/attention/tiled.hpp"
+#include "rove/attention/tiled/ahead.hpp"
 #include "rove/attention/tiled/pack.hpp"
 #include "rove/attention/tiled/run.hpp"
 #include "rove/attention/tiled/softmax.hpp"

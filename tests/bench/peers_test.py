@@ -48,8 +48,8 @@ class Machine:
         self.now += seconds
         self.played += "."
 
-    def race(self, draws, rest=0.0):
-        return race.race(self.runs(), draws, rest, clock=lambda: self.now, sleep=self.sleep)
+    def race(self, draws, rest=0.0, shuffle=lambda order: None):
+        return race.race(self.runs(), draws, rest, clock=lambda: self.now, sleep=self.sleep, shuffle=shuffle)
 
 
 class Race(unittest.TestCase):
@@ -57,6 +57,14 @@ class Race(unittest.TestCase):
         machine = Machine({"A": 1.0, "B": 2.0})
         self.assertEqual(machine.race(3), [[1.0] * 3, [2.0] * 3])
         self.assertEqual(machine.played, "AB" + "AB" * 3)
+
+    def test_each_round_has_an_order_of_its_own_and_each_rival_once(self):
+        machine = Machine({"A": 1.0, "B": 2.0, "C": 4.0})
+        self.assertEqual(machine.race(20, shuffle=None), [[1.0] * 20, [2.0] * 20, [4.0] * 20])
+        rounds = [machine.played[i:i + 3] for i in range(3, 63, 3)]
+        self.assertEqual({"".join(sorted(order)) for order in rounds}, {"ABC"})
+        self.assertGreater(len(set(rounds)), 3)
+        self.assertEqual(len({order[0] for order in rounds}), 3)
 
     def test_short_ones_run_once_more_before_each_draw(self):
         machine = Machine({"A": race.SHORT / 2, "B": race.SHORT * 2})

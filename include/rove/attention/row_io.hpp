@@ -50,6 +50,13 @@ ROVE_ALWAYS_INLINE RowRun<typename Problem::query_storage> query_run(const Probl
   return {problem.q.row(b, head, row), problem.q_len() - row, problem.q.stride[2], problem.q.stride[3]};
 }
 
+/// The outputs of a head, from `row` on.
+template <class Problem>
+ROVE_ALWAYS_INLINE RowRun<typename Problem::output_storage> output_run(const Problem& problem, Index b,
+                                                                       Index head, Index row) {
+  return {problem.out.row(b, head, row), problem.q_len() - row, problem.out.stride[2], problem.out.stride[3]};
+}
+
 /// rows[r] ← query `first` + r of a head, transformed.
 template <class Problem, class Transform, class Acc>
 void read_queries(const Problem& problem, const Transform& transform, Index b, Index head, Index first,

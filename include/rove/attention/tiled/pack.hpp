@@ -59,33 +59,6 @@ struct PackedLayout {
   }
 };
 
-/// A key block that is asked for while tiles of rows go through the one before it. Packed keys and values of
-/// a long sequence are beyond the core's own cache; without this the first tile of every block waits for
-/// them.
-template <Accumulator Acc>
-class BlockAhead {
- public:
-  /// `block` is where it starts, `tiles` the number of tiles that go through the one before.
-  BlockAhead(const PackedLayout<Acc>& layout, Index tiles, const Acc* block)
-      : block_(block), elements_(layout.elements()) {
-    const Index requests = layout.block / layout.panel * (layout.channels / 2);  // of score_tiles
-    step_ = std::clamp(elements_ / (std::max)(Index{1}, tiles * requests), Index{1}, line);
-    part_ = requests * step_;
-  }
-  /// What to ask for with tile t; the block's start over and over where the tiles before have asked for all.
-  Ahead<Acc> part(Index t) const {
-    if ((t + 1) * part_ > elements_) return {block_, 0};
-    return {block_ + t * part_, step_};
-  }
-
- private:
-  static constexpr Index line = 64 / sizeof(Acc);
-  const Acc* block_;
-  Index elements_;
-  Index step_;
-  Index part_;
-};
-
 /// to[c · to_stride + r] = map(from[r · from_stride + c]) for r < width and c < columns, by packets: rows are
 /// read in whole packets, and `width` numbers are written for each c, in the order of c. Calls between()
 /// after each c.

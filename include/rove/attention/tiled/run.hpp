@@ -17,6 +17,7 @@
 #include "rove/attention/score.hpp"
 #include "rove/attention/softmax_rows.hpp"
 #include "rove/attention/softmax_state.hpp"
+#include "rove/attention/tiled/ahead.hpp"
 #include "rove/attention/tiled/pack.hpp"
 #include "rove/attention/tiled/softmax.hpp"
 #include "rove/attention/tiled/tile.hpp"
@@ -119,6 +120,7 @@ class TiledRun {
     return rows_ * (layout_.channels + 2 * layout_.value_width) + tile_rows * weights_stride + width +
            layout_.scratch();
   }
+  Index block_bytes() const { return layout_.elements() * static_cast<Index>(sizeof(Acc)); }
   Acc* keys_at(Index at) const { return packed_.data() + at * layout_.elements(); }
   Acc* values_at(Index at) const { return keys_at(at) + layout_.key_block(); }
 
@@ -217,8 +219,15 @@ class TiledRun {
     for (Index block = start; block < all.last;) {
       const Index following = seen_from(block + 1);
       const bool ends = following >= all.last;
-      // After the last one these rows' first one: the next rows are likely to begin with it.
-      const BlockAhead<Acc> ahead(layout_, tiles, keys_at(place_of_0 + (ends ? start : following)));
+      MemoryAhead ahead(layout_, tiles, keys_at(place_of_0 + block));
+      if (!ends) {
+        ahead.add(keys_at(place_of_0 + following), block_bytes());
+      } else {
+        ahead.add(output_run(problem_, b, head, first), count, layout_.value_channels);
+        // The next rows are likely to begin with these rows' first block.
+        if (start != block) ahead.add(keys_at(place_of_0 + start), block_bytes());
+        if (workers_ == 1) add_next(ahead, b, kv_head, task);
+      }
       for (Index t = 0; t < tiles; ++t) {
         const bool last = t + 1 == tiles;
         const Next next{tile_at(last ? 0 : t + 1), last ? following : block};
@@ -231,6 +240,23 @@ class TiledRun {
       block = following;
     }
     for (Index t = 0; t < tiles; ++t) finish(b, head, tile_at(t), several, scratch_rows);
+  }
+
+  /// What one worker alone reads after a task: the queries of the next one; after the last one of a key/value
+  /// head keys, values and first queries of the next.
+  void add_next(MemoryAhead& ahead, Index b, Index kv_head, Index task) const {
+    if (task == 0) {
+      if (++kv_head == problem_.kv_heads()) kv_head = 0, ++b;
+      if (b == problem_.batch()) return;
+      const SlotRange slots = problem_.slots(b);
+      if (slots.empty()) return;
+      ahead.add(problem_.kv.keys(b, kv_head, slots.first), slots.count(), layout_.channels);
+      ahead.add(problem_.kv.values(b, kv_head, slots.first), slots.count(), layout_.value_channels);
+      task = tasks_per_head();
+    }
+    --task;
+    const Index head = kv_head * problem_.group() + task / slices_;
+    ahead.add(query_run(problem_, b, head, task % slices_ * rows_), rows_, layout_.channels);
   }
 
   /// A tile's output.
@@ -284,7 +310,7 @@ class TiledRun {
     }
   }
 
-  void add_block(Index b, Index head, const Tile& tile, Index block, Index at, Acc* weights, Ahead<Acc> ahead,
+  void add_block(Index b, Index head, const Tile& tile, Index block, Index at, Acc* weights, Ahead ahead,
                  const Next* next) {
     View view;
     const SlotRange used = blocks_.slots(b, block);

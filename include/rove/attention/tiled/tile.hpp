@@ -76,10 +76,9 @@ ROVE_ALWAYS_INLINE void tile_product(const Acc* left, Index left_row, Index left
 }
 
 /// Memory to ask for on the way, a little with every two steps of a product.
-template <Accumulator Acc>
 struct Ahead {
-  const Acc* from;
-  Index step;  ///< elements to the next place
+  const char* from;
+  Index step;  ///< bytes to the next place
 };
 
 /// Calls f(rows, first) with a number of rows that is a constant: a whole tile at once, the last one of a
@@ -106,13 +105,13 @@ inline constexpr Index weights_stride = longest_key_block + 16;
 /// 2) and following of `ahead`, channels / 2 of them.
 template <int rows, Accumulator Acc>
 ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channels, Index first, Index last,
-                                Acc* weights, Ahead<Acc> ahead) {
+                                Acc* weights, Ahead ahead) {
   using Shape = TileShape<Acc>;
   using P = simd::packet_t<Acc>;
   constexpr int width = simd::width<P>;
   for (Index key = first; key < last; key += Shape::packets * width) {
     const Acc* right = keys + key / 16 * 16 * channels + key % 16;
-    const Acc* request = ahead.from + key / (Shape::packets * width) * (channels / 2) * ahead.step;
+    const char* request = ahead.from + key / (Shape::packets * width) * (channels / 2) * ahead.step;
     Acc* const to = weights + key;
     tile_product<rows, Shape::packets, P>(
         query, 1, Shape::rows, right, width == 16 ? channels * 16 : width, 16, channels,
