@@ -39,7 +39,7 @@ class TileProducts {
     each_tile([this](Index tile) {
       rove::detail::score_tiles<Shape::rows>(queries_.data() + tile * layout_.query_tile(), keys_.data(),
                                              layout_.channels, 0, layout_.block, scores_.data(),
-                                             {keys_.data(), 0});
+                                             {reinterpret_cast<const char*>(keys_.data()), 0});
     });
   }
   /// Weights times values, added to the output.

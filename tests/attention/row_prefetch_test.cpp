@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "rove/core/scalar.hpp"
@@ -55,6 +56,12 @@ TEST(RowsAhead, goes_as_far_as_the_run_and_where_its_stride_goes) {
   EXPECT_EQ(lines(memory, RowRun<float>{memory.data() + 256, 9, -128, 1}, 2, 32),
             (std::vector<Index>{1024, 1088, 512, 576}));
   EXPECT_EQ(lines(memory, RowRun<float>{memory.data(), 9, 0, 1}, 2, 16), (std::vector<Index>{0, 0}));
+}
+
+TEST(RowsAhead, one_row_has_any_stride) {
+  const std::vector<float> memory(64);
+  constexpr Index far = std::numeric_limits<Index>::min() / 4;
+  EXPECT_EQ(lines(memory, RowRun<float>{memory.data(), 1, far, 1}, 16, 32), (std::vector<Index>{0, 64}));
 }
 
 TEST(RowsAhead, leaves_alone_what_does_not_lie_side_by_side) {

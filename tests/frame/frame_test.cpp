@@ -141,6 +141,21 @@ TEST(IdentityFrame, leaves_rows_alone_and_has_every_token) {
   EXPECT_EQ(rove::frame_logit_factor(identity), 1);
 }
 
+/// 2R: inherits a form for many rows that is not its own.
+struct Twice : Rotary {
+  explicit Twice(const Rotary& frame) : Rotary(frame) {}
+  void apply(Index b, Index t, std::span<float> row) const {
+    Rotary::apply(b, t, row);
+    for (float& x : row) x *= 2;
+  }
+};
+
+TEST(ActRows, a_form_that_is_inherited_does_not_stand_for_what_was_replaced) {
+  const Twice frame(rotary(rove::consecutive_positions(3)));
+  expect_rows_like_a_row<float>(frame, width);
+  expect_rows_like_a_row<float>(rove::rows(frame, 1, 2), width);
+}
+
 // ---- Frames made from frames --------------------------------------------------------------------
 
 TEST(Rows, renumber_tokens_and_share_batch_rows) {

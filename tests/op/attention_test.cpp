@@ -325,6 +325,38 @@ TEST(Attention, partial_results_merge_before_the_frame_is_undone) {
 
 // ---- Nothing ------------------------------------------------------------------------------------
 
+/// No token, and rows of float alone: an identity is neither asked nor called.
+struct NeverCalled {
+  static constexpr bool is_identity = true;
+  Index batch() const { return 1; }
+  Index tokens() const { return 0; }
+  Index channels() const { return 0; }
+  void apply(Index, Index, std::span<float>) const { ADD_FAILURE(); }
+  void inverse(Index, Index, std::span<float>) const { ADD_FAILURE(); }
+  void transpose(Index, Index, std::span<float>) const { ADD_FAILURE(); }
+  void inverse_transpose(Index, Index, std::span<float>) const { ADD_FAILURE(); }
+};
+
+template <class T>
+void expect_plain_attention() {
+  Operands<T> plain(1, 2, 1, 20, 20, 16, 16, 12), framed = plain;
+  rove::attention(plain.problem());
+  for (const bool fused : {true, false}) {
+    if (fused) {
+      rove::rove_attention(framed.problem(), NeverCalled{}, NeverCalled{});
+    } else {
+      rove::rove_attention(framed.problem(), NeverCalled{}, NeverCalled{}, rove::Context{},
+                           rove::materialised(rove::NaiveKernel{}));
+    }
+    EXPECT_EQ(framed.out, plain.out);
+  }
+}
+
+TEST(Attention, identities_are_never_called) {
+  expect_plain_attention<float>();
+  expect_plain_attention<double>();
+}
+
 TEST(Attention, B23_B24_shapes_of_nothing) {
   const Kind kind{};
   Operands<float> x(1, 2, 1, 3, 0, 16, 16, 15);

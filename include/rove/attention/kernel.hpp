@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "rove/attention/optional_members.hpp"
 #include "rove/attention/row_transform.hpp"
 #include "rove/core/ambiguous.hpp"
 #include "rove/core/config.hpp"

@@ -29,7 +29,7 @@ ROVE_ALWAYS_INLINE void read_rows(const Transform& transform, Index b, Index fir
   for (Index done = 0; done < rows.count;) {
     const RowRun<Storage> run = run_of(first + done);
     const RowBlock<Acc> to = rows.part(done, (std::min)(run.count, rows.count - done));
-    if constexpr (std::is_same_v<Storage, Acc> && ForwardsRows<Transform, Acc>) {
+    if constexpr (std::is_same_v<Storage, Acc> && !Transform::is_identity && ForwardsRows<Transform, Acc>) {
       if (run.channel_stride == 1 && run.scale == nullptr) {
         transform.forward_rows(b, first + done,
                                RowBlock<const Acc>{run.data, to.count, to.channels, run.row_stride}, to);
@@ -135,7 +135,6 @@ bool is_zero_row(std::span<const Acc> row) {
 template <class Problem, class Transform, class Acc>
 void write_outputs(const Problem& problem, const Transform& transform, Index b, Index head, Index first,
                    RowBlock<Acc> rows) {
-  using Storage = typename Problem::output_storage;
   const auto is_zero = [&](Index r) { return is_zero_row(std::span<const Acc>(rows.row(r))); };
   const auto store = [&](Index from, Index to) {
     for (Index r = from; r < to; ++r) {
@@ -143,23 +142,32 @@ void write_outputs(const Problem& problem, const Transform& transform, Index b, 
                 std::span<const Acc>(rows.row(r)));
     }
   };
-  if constexpr (Transform::is_identity) return store(0, rows.count);
-  for (Index r = 0; r < rows.count;) {
-    Index end = r;
-    while (end < rows.count && !is_zero(end)) ++end;
-    const RowBlock<Acc> some = rows.part(r, end - r);
-    if constexpr (std::is_same_v<Storage, Acc> && ForwardsRows<Transform, Acc>) {
-      if (problem.out.channel_stride() == 1) {
-        transform.forward_rows(b, first + r, RowBlock<const Acc>(some),
-                               RowBlock<Acc>{problem.out.row(b, head, first + r), some.count, some.channels,
-                                             problem.out.stride[2]});
-        r = end;
+  if constexpr (Transform::is_identity) {
+    store(0, rows.count);
+  } else {
+    for (Index r = 0; r < rows.count; ++r) {
+      if (is_zero(r)) {
+        store(r, r + 1);
+        continue;
       }
+      Index end = r + 1;
+      while (end < rows.count && !is_zero(end)) ++end;
+      const RowBlock<Acc> some = rows.part(r, end - r);
+      bool written = false;
+      if constexpr (std::is_same_v<typename Problem::output_storage, Acc> && ForwardsRows<Transform, Acc>) {
+        written = problem.out.channel_stride() == 1;
+        if (written) {
+          transform.forward_rows(b, first + r, RowBlock<const Acc>(some),
+                                 RowBlock<Acc>{problem.out.row(b, head, first + r), some.count, some.channels,
+                                               problem.out.stride[2]});
+        }
+      }
+      if (!written) {
+        transform_rows(transform, b, first + r, some);
+        store(r, end);
+      }
+      r = end - 1;
     }
-    if (r < end) transform_rows(transform, b, first + r, some);
-    const Index zero = end < rows.count ? end + 1 : end;
-    store(r, zero);
-    r = zero;
   }
 }
 

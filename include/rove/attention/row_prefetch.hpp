@@ -12,7 +12,8 @@ ROVE_BEGIN_TAGGED
 
 namespace detail {
 
-/// How long before: two groups of the 16 rows that are packed at a time.
+/// How many rows before: two groups of the 16 keys or values that are packed at a time, whole pages of most
+/// caches.
 inline constexpr Index rows_ahead = 32;
 
 /// Asks for a row, where its channels lie side by side.
@@ -30,21 +31,21 @@ class RowsAhead {
   /// The first `count` rows of a run, as far as it goes; none where channels do not lie side by side.
   template <class Storage>
   RowsAhead(const RowRun<Storage>& run, Index count, Index channels)
-      : place_(reinterpret_cast<const char*>(run.data)),
+      : row_(reinterpret_cast<const char*>(run.data)),
+        place_(row_),
         row_bytes_(static_cast<Index>(sizeof(Storage)) * channels / channels_per_element<Storage>),
-        gap_(static_cast<Index>(sizeof(Storage)) * run.row_stride - (row_bytes_ + line - 1) / line * line),
-        rows_(run.channel_stride == 1 ? (std::min)(run.count, count) : 0) {}
+        rows_(run.channel_stride == 1 ? (std::min)(run.count, count) : 0),
+        // The stride of a single row is any number.
+        stride_(rows_ > 1 ? static_cast<Index>(sizeof(Storage)) * run.row_stride : 0) {}
 
   /// The next line's address; null when all have been.
   ROVE_ALWAYS_INLINE const char* next() {
     if (rows_ <= 0) return nullptr;
     const char* const line_at = place_;
     place_ += line;
-    done_ += line;
-    if (done_ >= row_bytes_) {
-      place_ += gap_;
-      done_ = 0;
-      --rows_;
+    if (place_ - row_ >= row_bytes_ && --rows_ > 0) {
+      row_ += stride_;
+      place_ = row_;
     }
     return line_at;
   }
@@ -55,11 +56,11 @@ class RowsAhead {
 
  private:
   static constexpr Index line = 64;
+  const char* row_;
   const char* place_;
   Index row_bytes_;
-  Index gap_;  ///< from the end of a row's last line to the next row
-  Index rows_;
-  Index done_ = 0;  ///< bytes of the row at hand
+  Index rows_;  ///< from this one on
+  Index stride_;
 };
 
 }  // namespace detail

@@ -25,7 +25,9 @@ ROVE_BEGIN_TAGGED
 ///
 ///     forward_rows(batch, token, from, to)    row r of `to` ← M_{t+r} · row r of `from`
 ///
-/// a RowBlock<const Acc> and a RowBlock<Acc> that are the same rows or lie apart, with the bits of `forward`.
+/// a RowBlock<const Acc> and a RowBlock<Acc> of at least one row that are the same rows or lie apart, with
+/// the bits of `forward`, which is then not called. Who inherits a transform and replaces `forward` must
+/// replace it too.
 template <class T, class Acc>
 concept RowTransform = std::copy_constructible<T> &&
     requires(const T& transform, Index batch, Index token, std::span<Acc> row) {
@@ -55,7 +57,7 @@ struct NamesForwardRows {
   int forward_rows;
 };
 template <class Transform>
-concept NamesRowsTransform = std::is_class_v<Transform> && !std::is_final_v<Transform> && !requires {
+concept NamesForwardRowsMember = std::is_class_v<Transform> && !std::is_final_v<Transform> && !requires {
   &Ambiguous<Transform, NamesForwardRows>::forward_rows;
 };
 
@@ -63,7 +65,7 @@ concept NamesRowsTransform = std::is_class_v<Transform> && !std::is_final_v<Tran
 template <class Transform, Accumulator Acc>
 ROVE_ALWAYS_INLINE void transform_rows(const Transform& transform, Index b, Index token, RowBlock<Acc> rows) {
   static_assert(
-      ForwardsRows<Transform, Acc> || !NamesRowsTransform<Transform>,
+      ForwardsRows<Transform, Acc> || !NamesForwardRowsMember<Transform>,
       "the transform's forward_rows cannot be called as forward_rows(b, token, RowBlock<const Acc>, "
       "RowBlock<Acc>) const");
   if constexpr (Transform::is_identity) {

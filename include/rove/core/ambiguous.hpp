@@ -1,5 +1,5 @@
 /// \file
-/// Whether a class names a member, callable or not.
+/// For asking whether a class names a member, callable or not.
 #pragma once
 
 #include "rove/core/config.hpp"

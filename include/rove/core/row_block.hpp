@@ -6,6 +6,7 @@
 #include <span>
 #include <type_traits>
 
+#include "rove/core/check.hpp"
 #include "rove/core/config.hpp"
 
 namespace rove {
@@ -35,9 +36,10 @@ struct RowBlock {
   }
 };
 
-/// Copies the channels [first, last) of rows, unless they are the same rows.
+/// Copies the channels [first, last) of rows, unless they are the same rows; otherwise they must lie apart.
 template <class T>
 ROVE_ALWAYS_INLINE void copy_rows(RowBlock<const T> from, RowBlock<T> to, Index first, Index last) {
+  ROVE_ASSERT(from.data != to.data || from.stride == to.stride || to.count < 2);
   if (from.data == to.data || first >= last) return;
   for (Index r = 0; r < to.count; ++r) {
     const T* const row = from.data + r * from.stride;

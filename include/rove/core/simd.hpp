@@ -174,7 +174,7 @@ ROVE_ALWAYS_INLINE void store(lane_t<P>* to, P packet) {
 /// Asks for the cache line of an address that will be read soon, into the core's second-level cache or, with
 /// a `level` of 1, into its first; a hint, and any address will do.
 template <int level = 2>
-ROVE_ALWAYS_INLINE void prefetch([[maybe_unused]] const void* address) {
+requires(level == 1 || level == 2) ROVE_ALWAYS_INLINE void prefetch([[maybe_unused]] const void* address) {
 #if defined(__GNUC__) || defined(__clang__)
   __builtin_prefetch(address, 0, level == 1 ? 3 : 2);
   __asm__ volatile("" : : "r"(address));  // GCC takes functions that only prefetch for ones without effect

@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "rove/core/check.hpp"
+#include "rove/core/config.hpp"
+#include "rove/core/row_block.hpp"
+#include "rove/core/scalar.hpp"
 #include "rove/frame/frame.hpp"
 
 ROVE_BEGIN_TAGGED

@@ -117,15 +117,34 @@ enum class KeyFactor {
 namespace detail {
 
 template <Action action, class F, class Acc>
-concept ActsOnRows = requires(const F& frame, Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) {
+concept CallableOnRows = requires(const F& frame, Index b, Index t, RowBlock<const Acc> from,
+                                  RowBlock<Acc> to) {
   frame.template act_rows<action>(b, t, from, to);
 };
+
+/// The class that declares a member function.
+template <class Member>
+struct ClassOf;
+template <class Result, class Class>
+struct ClassOf<Result Class::*> {
+  using type = Class;
+};
+/// F's own member, not one that it inherits: whoever inherits may have replaced the maps that it stands for.
+template <Action action, class F, class Acc>
+concept OwnActRows = requires {
+  requires std::is_same_v<typename ClassOf<decltype(&F::template act_rows<action, Acc>)>::type, F>;
+}
+|| requires {
+  requires std::is_same_v<typename ClassOf<decltype(&F::template act_rows<action>)>::type, F>;
+};
+template <Action action, class F, class Acc>
+concept ActsOnRows = CallableOnRows<action, F, Acc> && OwnActRows<action, F, Acc>;
 
 struct NamesActRows {
   int act_rows;
 };
 template <class F>
-concept NamesRowsForm = std::is_class_v<F> && !std::is_final_v<F> && !requires {
+concept NamesActRowsMember = std::is_class_v<F> && !std::is_final_v<F> && !requires {
   &Ambiguous<F, NamesActRows>::act_rows;
 };
 
@@ -142,7 +161,7 @@ ROVE_ALWAYS_INLINE void act_row(const F& frame, Index b, Index t, std::span<Acc>
 template <Action action, class F, class Acc>
 ROVE_ALWAYS_INLINE void act_rows(const F& frame, Index b, Index t, RowBlock<const Acc> from,
                                  RowBlock<Acc> to) {
-  static_assert(ActsOnRows<action, F, Acc> || !NamesRowsForm<F>,
+  static_assert(CallableOnRows<action, F, Acc> || !NamesActRowsMember<F>,
                 "the frame's act_rows cannot be called as act_rows<action>(b, t, RowBlock<const Acc>, "
                 "RowBlock<Acc>) const");
   if constexpr (ActsOnRows<action, F, Acc>) {

@@ -60,8 +60,8 @@ struct PackedLayout {
 };
 
 /// to[c · to_stride + r] = map(from[r · from_stride + c]) for r < width and c < columns, by packets: rows are
-/// read in whole packets, and `width` numbers are written for each c, in the order of c. Calls between()
-/// after each c.
+/// read in whole packets, and `width` numbers are written for each c, in the order of c. Calls between() as
+/// often as a cache line's worth is written.
 template <Accumulator Acc, class Map, class Between>
 ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index columns, Acc* to,
                                        Index to_stride, const Map& map, const Between& between) {
@@ -86,9 +86,9 @@ ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index
 /// Packs the keys of the block that starts at slot `origin`, as far as tiles that have some of the used slots
 /// reach; their other places become zeros. `read(slot, rows)` gives the keys from a slot on, turned;
 /// `ahead(slot)` gives a run of rows that will be read later, none perhaps, to be asked for on the way.
-template <Accumulator Acc, class Read, class Ahead>
+template <Accumulator Acc, class Read, class RunAhead>
 void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
-               const Read& read, const Ahead& ahead) {
+               const Read& read, const RunAhead& ahead) {
   constexpr Index width = PackedLayout<Acc>::width;
   constexpr Index step = (std::max)(Index{16}, TileShape<Acc>::packets * width);
   const RowBlock<Acc> rows{scratch, 16, layout.channels, layout.key_width};
@@ -115,9 +115,9 @@ void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Ac
 }
 
 /// Packs the values of the used slots likewise; returns whether all of them are finite.
-template <Accumulator Acc, class Read, class Ahead>
+template <Accumulator Acc, class Read, class RunAhead>
 bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
-                 const Read& read, const Ahead& ahead) {
+                 const Read& read, const RunAhead& ahead) {
   using P = simd::packet_t<Acc>;
   constexpr Index width = PackedLayout<Acc>::width, panel = PackedLayout<Acc>::panel;
   const Index whole = layout.value_width / panel * panel;
@@ -156,10 +156,9 @@ void pack_queries(const PackedLayout<Acc>& layout, int rows, Acc factor, Acc* to
   constexpr Index width = PackedLayout<Acc>::width;
   constexpr Index last_group = (stride - 1) / width * width;
   read(RowBlock<Acc>{scratch, rows, layout.channels, layout.key_width});
-  std::fill_n(scratch + rows * layout.key_width, (last_group + layout.width - rows) * layout.key_width,
-              Acc(0));
+  std::fill_n(scratch + rows * layout.key_width, (last_group + width - rows) * layout.key_width, Acc(0));
   // The last group first: what it writes past the tile's rows, into the next channel, the others write over.
-  for (Index r = last_group; r >= 0; r -= layout.width) {
+  for (Index r = last_group; r >= 0; r -= width) {
     transpose_rows(
         scratch + r * layout.key_width, layout.key_width, layout.channels, to + r, stride,
         [factor](P x) ROVE_INLINE_LAMBDA { return x * simd::broadcast<P>(factor); },
