@@ -130,8 +130,8 @@ bool is_zero_row(std::span<const Acc> row) {
   return true;
 }
 
-/// Transforms `rows`, in place perhaps, and rounds them into the problem's output from row `first` on. A row
-/// of zeros stays one whatever its transform, so that a row without keys is +0 on every path.
+/// Transforms `rows` and rounds them into the problem's output from row `first` on; what is left in `rows` is
+/// not said. A row of zeros stays one whatever its transform, so that a row without keys is +0 on every path.
 template <class Problem, class Transform, class Acc>
 void write_outputs(const Problem& problem, const Transform& transform, Index b, Index head, Index first,
                    RowBlock<Acc> rows) {

@@ -24,8 +24,8 @@ ROVE_ALWAYS_INLINE void prefetch_row(const T* row, Index channels, Index channel
   for (Index i = 0; i * channels_per_element<T> < channels; i += line) simd::prefetch(row + i);
 }
 
-/// Rows that are asked for a cache line at a time, in the order of memory: CPUs drop requests that come all
-/// at once, and follow no others to rows to come.
+/// Rows that are asked for a cache line at a time, in the order of memory: many requests at once, or column
+/// by column, gain nothing.
 class RowsAhead {
  public:
   /// The first `count` rows of a run, as far as it goes; none where channels do not lie side by side.

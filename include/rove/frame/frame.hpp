@@ -46,8 +46,9 @@ ROVE_BEGIN_TAGGED
 ///
 ///     act_rows<action>(b, t, from, to)  row r of `to` ← the `Action` of token t + r on row r of `from`
 ///
-/// a template of a constant `Action` on a RowBlock<const Acc> and a RowBlock<Acc> that are the same rows or
-/// lie apart, with the same bits as the member of that name.
+/// a template of a constant `Action` on a RowBlock<const Acc> and a RowBlock<Acc> of at least one row that
+/// are the same rows or lie apart, with the bits of the action's own member; channels past `channels()` are
+/// copied. A frame that inherits it is asked row by row: it may have replaced the maps that it stands for.
 ///
 /// Frames go into calls, adaptors and `Frames` by copy, several of one frame at times: a copy must be cheap,
 /// so a frame that owns a table shares it between its copies, which must not change it.
