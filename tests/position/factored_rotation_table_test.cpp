@@ -27,6 +27,7 @@ using rove_test::message_of;
 
 static_assert(rove::RotationSource<FactoredRotationTable<float>>);
 static_assert(rove::RotationSource<FactoredRotationTable<double>>);
+static_assert(!rove::StoredRotationSource<FactoredRotationTable<double>>);
 
 template <class T>
 constexpr double float_rounding = std::is_same_v<T, float> ? 0x1p-25 : 0.0;

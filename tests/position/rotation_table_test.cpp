@@ -36,6 +36,7 @@ constexpr Index two53 = Index{1} << 53;
 
 static_assert(rove::RotationSource<RotationTable<float>>);
 static_assert(rove::RotationSource<RotationTable<double>>);
+static_assert(rove::StoredRotationSource<RotationTable<float>>);
 static_assert(RotationTable<float>::scratch_size() == 0);
 
 /// A position of one pair of frequency 1 turns by one radian.
@@ -204,6 +205,21 @@ TYPED_TEST(RotationTableOf, positions_of_each_batch_row) {
     for (Index t = 0; t < 3; ++t) {
       const auto position = static_cast<double>(ids[static_cast<std::size_t>(3 * b + t)]);
       EXPECT_EQ(table.cos(b, t)[0], static_cast<TypeParam>(std::cos(position)));
+    }
+  }
+}
+
+TYPED_TEST(RotationTableOf, a_run_has_every_row_of_its_batch_row) {
+  const std::vector<std::int32_t> ids{0, 1, 2, 5, 6, 7};
+  const RotationTable<TypeParam> shared(one_radian(), consecutive_positions(3));
+  const RotationTable<TypeParam> apart(rove::rotary_frequencies({.rotary_dim = 34}), Positions(ids, 2));
+  for (const auto* table : {&shared, &apart}) {
+    for (Index b = 0; b < 2; ++b) {
+      const auto run = table->run(b);
+      for (Index t = 0; t < 3; ++t) {
+        EXPECT_EQ(run[t].cos, table->row(b, t).cos);
+        EXPECT_EQ(run[t].sin, table->row(b, t).sin);
+      }
     }
   }
 }

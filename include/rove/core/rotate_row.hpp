@@ -161,12 +161,27 @@ void rotate_row(Pairing pairing, const Table* cos, const Table* sin, Index pairs
   rotate_row<direction>(pairing, cos, sin, pairs, static_cast<const T*>(row), stride, row, stride);
 }
 
-/// The same for the first 2 · pairs channels of several rows, `from` and `to` being the same or apart:
-/// `with_angles(r, use)` calls use(cos, sin) with the angles of row r. Rows of whole packets go without a
-/// call and without asking anew what they are, which costs a short row more than its arithmetic.
+namespace detail {
+
+/// Turns rows of n packets of x followed by n of y. A function of its own, and what it is given by reference
+/// copied: with registers for nothing else it runs at the pace of its loads and stores.
+template <Direction direction, int n, class WithAngles, Accumulator Acc>
+ROVE_NO_INLINE void rotate_short_rows(const Acc* from, Index from_stride, Acc* to, Index to_stride,
+                                      Index count, const WithAngles& angles) {
+  using P = simd::packet_t<Acc>;
+  constexpr int half = n * simd::width<P>;
+  const WithAngles with_angles = angles;
+  for (Index r = 0; r < count; ++r, from += from_stride, to += to_stride) {
+    with_angles(r, [from, to](const auto* cos, const auto* sin) ROVE_INLINE_LAMBDA {
+      rotate_packets<direction, n, P>(cos, sin, from, from + half, to, to + half);
+    });
+  }
+}
+
+/// Turns rows of any width.
 template <Direction direction, class WithAngles, Accumulator Acc>
-ROVE_ALWAYS_INLINE void rotate_rows(Pairing pairing, Index pairs, RowBlock<const Acc> from, RowBlock<Acc> to,
-                                    const WithAngles& with_angles) {
+ROVE_NO_INLINE void rotate_long_rows(Pairing pairing, Index pairs, RowBlock<const Acc> from, RowBlock<Acc> to,
+                                     const WithAngles& with_angles) {
   using P = simd::packet_t<Acc>;
   const auto each = [&](const auto& turn) ROVE_INLINE_LAMBDA {
     for (Index r = 0; r < to.count; ++r) {
@@ -177,12 +192,35 @@ ROVE_ALWAYS_INLINE void rotate_rows(Pairing pairing, Index pairs, RowBlock<const
   };
   if (pairing == Pairing::half_split && pairs % simd::width<P> == 0) {
     each([pairs](const auto* cos, const auto* sin, const Acc* x, Acc* y) ROVE_INLINE_LAMBDA {
-      detail::rotate_contiguous<direction, P>(cos, sin, pairs, x, x + pairs, y, y + pairs);
+      rotate_contiguous<direction, P>(cos, sin, pairs, x, x + pairs, y, y + pairs);
     });
   } else {
     each([pairing, pairs](const auto* cos, const auto* sin, const Acc* x, Acc* y) ROVE_INLINE_LAMBDA {
       rotate_row<direction>(pairing, cos, sin, pairs, x, Index{1}, y, Index{1});
     });
+  }
+}
+
+}  // namespace detail
+
+/// The same for the first 2 · pairs channels of several rows, `from` and `to` being the same or apart:
+/// `with_angles(r, use)` calls use(cos, sin) with the angles of row r. Rows of whole packets go without
+/// asking anew what they are, which costs a short row more than its arithmetic.
+template <Direction direction, class WithAngles, Accumulator Acc>
+ROVE_ALWAYS_INLINE void rotate_rows(Pairing pairing, Index pairs, RowBlock<const Acc> from, RowBlock<Acc> to,
+                                    const WithAngles& with_angles) {
+  constexpr int width = simd::native_width<Acc>;
+  const auto rotate_short = [&](auto packets) ROVE_INLINE_LAMBDA {
+    detail::rotate_short_rows<direction, packets>(from.data, from.stride, to.data, to.stride, to.count,
+                                                  with_angles);
+  };
+  // Heads of 64 and 128 channels, by packets of 16 and of 8.
+  if (pairing == Pairing::half_split && pairs == 2 * width) {
+    rotate_short(std::integral_constant<int, 2>{});
+  } else if (pairing == Pairing::half_split && pairs == 4 * width) {
+    rotate_short(std::integral_constant<int, 4>{});
+  } else {
+    detail::rotate_long_rows<direction>(pairing, pairs, from, to, with_angles);
   }
 }
 

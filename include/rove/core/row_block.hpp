@@ -36,16 +36,34 @@ struct RowBlock {
   }
 };
 
+}  // namespace rove
+
+ROVE_BEGIN_TAGGED
+
+namespace detail {
+
+template <class T>
+ROVE_NO_INLINE void copy_row_channels(const T* from, Index from_stride, T* to, Index to_stride, Index rows,
+                                      Index channels) {
+  for (Index r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+    for (Index c = 0; c < channels; ++c) to[c] = from[c];
+  }
+}
+
+}  // namespace detail
+
 /// Copies the channels [first, last) of rows, unless they are the same rows; otherwise they must lie apart.
 template <class T>
 ROVE_ALWAYS_INLINE void copy_rows(RowBlock<const T> from, RowBlock<T> to, Index first, Index last) {
   ROVE_ASSERT(from.data != to.data || from.stride == to.stride || to.count < 2);
   if (from.data == to.data || first >= last) return;
-  for (Index r = 0; r < to.count; ++r) {
-    const T* const row = from.data + r * from.stride;
-    T* const target = to.data + r * to.stride;
-    for (Index c = first; c < last; ++c) target[c] = row[c];
-  }
+  detail::copy_row_channels(from.data + first, from.stride, to.data + first, to.stride, to.count,
+                            last - first);
+}
+/// All channels.
+template <class T>
+ROVE_ALWAYS_INLINE void copy_rows(RowBlock<const T> from, RowBlock<T> to) {
+  copy_rows(from, to, 0, to.channels);
 }
 
-}  // namespace rove
+ROVE_END_TAGGED

@@ -97,7 +97,7 @@ class RotaryFrame {
 
   /// `action` of the tokens t, t + 1, … on a row each.
   template <Action action, Accumulator Acc>
-  void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
+  ROVE_ALWAYS_INLINE void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
     check_rows<Acc>();
     ROVE_ASSERT(to.channels >= channels());
     constexpr bool forward = action == Action::apply || action == Action::inverse_transpose;
@@ -105,23 +105,33 @@ class RotaryFrame {
     copy_rows(from, to, channels(), to.channels);
     from.data += first_channel_;
     to.data += first_channel_;
-    rotate_rows<forward ? Direction::forward : Direction::inverse>(
-        pairing_, table_.pairs(), from, to,
-        [&](Index r, const auto& use) ROVE_INLINE_LAMBDA { with_row(b, t + r, use); });
+    const auto rotate = [&](const auto& with_angles) ROVE_INLINE_LAMBDA {
+      rotate_rows<forward ? Direction::forward : Direction::inverse>(pairing_, table_.pairs(), from, to,
+                                                                     with_angles);
+    };
+    if constexpr (StoredRotationSource<Source>) {
+      // By value: members might change, for all the compiler knows, with each row that is written.
+      rotate([run = table_.run(table_row(b)), ids = row_ids(b), t](Index r, const auto& use)
+                 ROVE_INLINE_LAMBDA {
+                   const auto row = run[ids == nullptr ? t + r : ids[t + r]];
+                   use(row.cos, row.sin);
+                 });
+    } else {
+      rotate([&](Index r, const auto& use) ROVE_INLINE_LAMBDA { with_row(b, t + r, use); });
+    }
   }
 
   /// Calls use(cos, sin) with the rotation of token t of batch row b, `rotary_dim() / 2` of each.
   template <class Use>
   ROVE_ALWAYS_INLINE void with_row(Index b, Index t, Use&& use) const {
-    const Index source_row = table_.batch() == 1 ? 0 : b;
-    const Index token =
-        ids_ ? (*ids_)[static_cast<std::size_t>((id_batch_ == 1 ? 0 : b) * id_tokens_ + t)] : t;
+    const Index* const ids = row_ids(b);
+    const Index token = ids == nullptr ? t : ids[t];
     if constexpr (needs_no_scratch) {
-      const auto row = table_.row(source_row, token, {});
+      const auto row = table_.row(table_row(b), token, {});
       use(row.cos, row.sin);
     } else {
       alignas(64) scalar_type scratch[scratch_limit];
-      const auto row = table_.row(source_row, token, std::span<scalar_type>(scratch));
+      const auto row = table_.row(table_row(b), token, std::span<scalar_type>(scratch));
       use(row.cos, row.sin);
     }
   }
@@ -132,6 +142,12 @@ class RotaryFrame {
   static constexpr bool needs_no_scratch = requires {
     requires std::bool_constant<(Source::scratch_size() == 0)>::value;
   };
+
+  Index table_row(Index b) const { return table_.batch() == 1 ? 0 : b; }
+  /// Position ids of a batch row; null where tokens take rows in their order.
+  const Index* row_ids(Index b) const {
+    return ids_ ? ids_->data() + (id_batch_ == 1 ? 0 : b) * id_tokens_ : nullptr;
+  }
 
   void check() const {
     ROVE_EXPECT(first_channel_ >= 0, "the first rotary channel must not be negative, got ", first_channel_);

@@ -20,12 +20,27 @@ struct RotationRow {
   const T* sin;
 };
 
+/// The rotations of one batch row that lie in memory at equal distances: token t's are run[t]. Valid as a row
+/// of the table is.
+template <class T>
+struct RotationRun {
+  const T* cos;  ///< of token 0
+  const T* sin;
+  Index stride;  ///< numbers from one token to the next
+
+  ROVE_ALWAYS_INLINE constexpr RotationRow<T> operator[](Index t) const {
+    return {cos + t * stride, sin + t * stride};
+  }
+};
+
 /// A table of pure rotations, one for each token of each batch row.
 ///
 /// `scalar_type` is float or double. `row(b, t, scratch)` gives the rotation of token t of batch row b, any b
 /// where `batch()` is 1; it may compute it into `scratch`, which holds at least `scratch_size()` numbers (0
-/// for a table that points into itself). Indices are asserted, not checked: see `checked_row`. The factors
-/// that a model multiplies its logits by are carried beside the rotations, never in them.
+/// for a table that points into itself). Optional, for a table whose rows lie in memory: `run(b)`, a
+/// `RotationRun<scalar_type>`, by which many rows are turned faster. Indices are asserted, not checked: see
+/// `checked_row`. The factors that a model multiplies its logits by are carried beside the rotations, never
+/// in them.
 template <class S>
 concept RotationSource = std::copyable<S> && Accumulator<typename S::scalar_type> &&
     requires(const S& source, Index i, std::span<typename S::scalar_type> scratch) {
@@ -37,6 +52,12 @@ concept RotationSource = std::copyable<S> && Accumulator<typename S::scalar_type
   { source.logit_factor() } -> std::same_as<double>;
   { source.scratch_size() } -> std::same_as<Index>;
   { source.row(i, i, scratch) } -> std::same_as<RotationRow<typename S::scalar_type>>;
+};
+
+/// A source with `run(b)`.
+template <class S>
+concept StoredRotationSource = RotationSource<S> && requires(const S& source, Index i) {
+  { source.run(i) } -> std::same_as<RotationRun<typename S::scalar_type>>;
 };
 
 /// `source.row(b, t, scratch)`, refused with both numbers where there is no such row: for looking inside.

@@ -157,6 +157,12 @@ class RotationTable {
     const T* const cosines = cos(b, t);
     return {cosines, cosines + row_stride_ / 2};
   }
+  /// All rows of batch row b.
+  ROVE_ALWAYS_INLINE RotationRun<T> run(Index b) const {
+    ROVE_ASSERT(b >= 0 && (batch_ == 1 || b < batch_));
+    const T* const cosines = data_.get() + b * batch_stride_;
+    return {cosines, cosines + row_stride_ / 2, row_stride_};
+  }
   /// What `row` needs of its scratch: nothing.
   static constexpr Index scratch_size() { return 0; }
 
