@@ -39,6 +39,7 @@
 #include "rove/attention/tiled/ahead.hpp"
 #include "rove/attention/tiled/pack.hpp"
 #include "rove/attention/tiled/run.hpp"
+#include "rove/attention/tiled/score.hpp"
 #include "rove/attention/tiled/softmax.hpp"
 #include "rove/attention/tiled/tile.hpp"
 #include "rove/attention/tiled/view.hpp"

@@ -43,6 +43,22 @@ ROVE_ALWAYS_INLINE void read_rows(const Transform& transform, Index b, Index fir
   }
 }
 
+/// Rows from `first` on, transformed, to be read by whole packets: in `rows`, or where they are if they lie
+/// as they are to be read.
+template <class Storage, class Transform, Accumulator Acc, class RunOf>
+ROVE_ALWAYS_INLINE RowBlock<const Acc> view_rows(const Transform& transform, Index b, Index first,
+                                                 RowBlock<Acc> rows, const RunOf& run_of) {
+  if constexpr (std::is_same_v<Storage, Acc> && Transform::is_identity) {
+    const RowRun<Storage> run = run_of(first);
+    if (run.count >= rows.count && run.channel_stride == 1 && run.scale == nullptr &&
+        rows.channels % simd::native_width<Acc> == 0) {
+      return {run.data, rows.count, rows.channels, run.row_stride};
+    }
+  }
+  read_rows<Storage>(transform, b, first, rows, run_of);
+  return rows;
+}
+
 /// The queries of a head, from `row` on.
 template <class Problem>
 ROVE_ALWAYS_INLINE RowRun<typename Problem::query_storage> query_run(const Problem& problem, Index b,
@@ -57,48 +73,51 @@ ROVE_ALWAYS_INLINE RowRun<typename Problem::output_storage> output_run(const Pro
   return {problem.out.row(b, head, row), problem.q_len() - row, problem.out.stride[2], problem.out.stride[3]};
 }
 
-/// rows[r] ← query `first` + r of a head, transformed.
+/// The queries of a head from `first` on, transformed: see view_rows.
 template <class Problem, class Transform, class Acc>
-void read_queries(const Problem& problem, const Transform& transform, Index b, Index head, Index first,
-                  RowBlock<Acc> rows) {
-  read_rows<typename Problem::query_storage>(transform, b, first, rows, [&](Index row) ROVE_INLINE_LAMBDA {
-    return query_run(problem, b, head, row);
-  });
+ROVE_ALWAYS_INLINE RowBlock<const Acc> read_queries(const Problem& problem, const Transform& transform,
+                                                    Index b, Index head, Index first, RowBlock<Acc> rows) {
+  return view_rows<typename Problem::query_storage>(
+      transform, b, first, rows,
+      [&](Index row) ROVE_INLINE_LAMBDA { return query_run(problem, b, head, row); });
 }
 
-/// rows[r] ← the key in slot `first` + r, transformed.
+/// The keys in the slots from `first` on, likewise.
 template <class Problem, class Transform, class Acc>
-void read_keys(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index first,
-               RowBlock<Acc> rows) {
-  read_rows<typename Problem::key_storage>(transform, b, first, rows, [&](Index slot) ROVE_INLINE_LAMBDA {
-    return problem.kv.keys(b, kv_head, slot);
-  });
+ROVE_ALWAYS_INLINE RowBlock<const Acc> read_keys(const Problem& problem, const Transform& transform, Index b,
+                                                 Index kv_head, Index first, RowBlock<Acc> rows) {
+  return view_rows<typename Problem::key_storage>(
+      transform, b, first, rows,
+      [&](Index slot) ROVE_INLINE_LAMBDA { return problem.kv.keys(b, kv_head, slot); });
 }
 
-/// rows[r] ← the value in slot `first` + r, transformed.
+/// The values in the slots from `first` on, likewise.
 template <class Problem, class Transform, class Acc>
-void read_values(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index first,
-                 RowBlock<Acc> rows) {
-  read_rows<typename Problem::value_storage>(transform, b, first, rows, [&](Index slot) ROVE_INLINE_LAMBDA {
-    return problem.kv.values(b, kv_head, slot);
-  });
+ROVE_ALWAYS_INLINE RowBlock<const Acc> read_values(const Problem& problem, const Transform& transform,
+                                                   Index b, Index kv_head, Index first, RowBlock<Acc> rows) {
+  return view_rows<typename Problem::value_storage>(
+      transform, b, first, rows,
+      [&](Index slot) ROVE_INLINE_LAMBDA { return problem.kv.values(b, kv_head, slot); });
 }
 
-/// One row.
+/// into ← one row.
 template <class Problem, class Transform, class Acc>
 void read_query(const Problem& problem, const Transform& transform, Index b, Index head, Index row,
                 std::span<Acc> into) {
-  read_queries(problem, transform, b, head, row, RowBlock<Acc>::of(into));
+  const auto to = RowBlock<Acc>::of(into);
+  copy_rows(read_queries(problem, transform, b, head, row, to), to);
 }
 template <class Problem, class Transform, class Acc>
 void read_key(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index slot,
               std::span<Acc> into) {
-  read_keys(problem, transform, b, kv_head, slot, RowBlock<Acc>::of(into));
+  const auto to = RowBlock<Acc>::of(into);
+  copy_rows(read_keys(problem, transform, b, kv_head, slot, to), to);
 }
 template <class Problem, class Transform, class Acc>
 void read_value(const Problem& problem, const Transform& transform, Index b, Index kv_head, Index slot,
                 std::span<Acc> into) {
-  read_values(problem, transform, b, kv_head, slot, RowBlock<Acc>::of(into));
+  const auto to = RowBlock<Acc>::of(into);
+  copy_rows(read_values(problem, transform, b, kv_head, slot, to), to);
 }
 
 /// Rounds a row to elements of any type, `stride` apart.
@@ -114,9 +133,8 @@ void store_row(T* to, Index stride, std::span<const Acc> row) {
   for (; c < count; ++c) store_rounded(to + c * stride, row[static_cast<std::size_t>(c)]);
 }
 
-/// Whether all of a row are zeros, of either sign.
 template <Accumulator Acc>
-bool is_zero_row(std::span<const Acc> row) {
+ROVE_NO_INLINE bool is_zero_throughout(std::span<const Acc> row) {
   using P = simd::packet_t<Acc>;
   constexpr Index width = simd::width<P>;
   const Index count = static_cast<Index>(row.size());
@@ -130,8 +148,29 @@ bool is_zero_row(std::span<const Acc> row) {
   return true;
 }
 
-/// Transforms `rows` and rounds them into the problem's output from row `first` on; what is left in `rows` is
-/// not said. A row of zeros stays one whatever its transform, so that a row without keys is +0 on every path.
+/// Whether all of a row are zeros, of either sign.
+template <Accumulator Acc>
+ROVE_ALWAYS_INLINE bool is_zero_row(std::span<const Acc> row) {
+  if (!row.empty() && row.front() != Acc(0)) return false;  // most rows: without a call
+  return is_zero_throughout(row);
+}
+
+/// Memory for outputs from row `first` on before they are transformed and rounded: `rows`, or the problem's
+/// own rows where nothing of this is to be done.
+template <class Transform, class Problem, Accumulator Acc>
+ROVE_ALWAYS_INLINE RowBlock<Acc> place_of_outputs(const Problem& problem, Index b, Index head, Index first,
+                                                  RowBlock<Acc> rows) {
+  if constexpr (std::is_same_v<typename Problem::output_storage, Acc> && Transform::is_identity) {
+    if (problem.out.channel_stride() == 1) {
+      return {problem.out.row(b, head, first), rows.count, rows.channels, problem.out.stride[2]};
+    }
+  }
+  return rows;
+}
+
+/// Transforms `rows` and rounds them into the problem's output from row `first` on, unless they lie there;
+/// what is left in `rows` is not said. A row of zeros stays one whatever its transform, so that a row without
+/// keys is +0 on every path.
 template <class Problem, class Transform, class Acc>
 void write_outputs(const Problem& problem, const Transform& transform, Index b, Index head, Index first,
                    RowBlock<Acc> rows) {
@@ -143,6 +182,9 @@ void write_outputs(const Problem& problem, const Transform& transform, Index b, 
     }
   };
   if constexpr (Transform::is_identity) {
+    if constexpr (std::is_same_v<typename Problem::output_storage, Acc>) {
+      if (rows.data == problem.out.row(b, head, first)) return;
+    }
     store(0, rows.count);
   } else {
     for (Index r = 0; r < rows.count; ++r) {

@@ -22,7 +22,7 @@ namespace detail {
 
 /// One key block in memory: its keys, then its values. Keys: panels of 16 slots, [panel][channel][16].
 /// Values: panels of as many channels as a tile is wide, [panel][slot][channels of the panel]; channels are
-/// filled up with zeros to whole packets. Queries: [channel][rows of a tile].
+/// filled up with zeros to whole packets. Queries: [panel of 16 channels][row of the tile][16].
 template <Accumulator Acc>
 struct PackedLayout {
   static constexpr Index width = simd::native_width<Acc>;
@@ -44,12 +44,9 @@ struct PackedLayout {
   Index key_block() const { return block * channels; }
   Index value_block() const { return block * value_width; }
   Index elements() const { return key_block() + value_block(); }
-  Index query_tile() const { return TileShape<Acc>::rows * channels; }
+  Index query_tile() const { return TileShape<Acc>::rows * ((channels + 15) / 16 * 16); }
   /// Numbers that a worker needs to pack keys, values or a tile of queries, or to finish a tile of outputs.
-  Index scratch() const {
-    return (std::max)((std::max)(Index{16}, TileShape<Acc>::rows + width) * key_width,
-                      Index{16} * value_width);
-  }
+  Index scratch() const { return Index{16} * (std::max)(key_width, value_width); }
   /// Where channel c of the value in place j of the block is.
   Index value_at(Index j, Index c) const {
     const Index whole = value_width / panel * panel;
@@ -84,8 +81,9 @@ ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index
 }
 
 /// Packs the keys of the block that starts at slot `origin`, as far as tiles that have some of the used slots
-/// reach; their other places become zeros. `read(slot, rows)` gives the keys from a slot on, turned;
-/// `ahead(slot)` gives a run of rows that will be read later, none perhaps, to be asked for on the way.
+/// reach; their other places become zeros. `read(slot, rows)` gives the keys from a slot on, turned, in
+/// `rows` or elsewhere; `ahead(slot)` gives a run of rows that will be read later, none perhaps, to be asked
+/// for on the way.
 template <Accumulator Acc, class Read, class RunAhead>
 void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Acc* to, Acc* scratch,
                const Read& read, const RunAhead& ahead) {
@@ -102,13 +100,18 @@ void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Ac
       std::fill_n(panel, 16 * layout.channels, Acc(0));
       continue;
     }
-    std::fill_n(scratch, begin * layout.key_width, Acc(0));
-    std::fill_n(scratch + end * layout.key_width, (16 - end) * layout.key_width, Acc(0));
-    read(origin + j + begin, rows.part(begin, end - begin));
+    const RowBlock<Acc> some = rows.part(begin, end - begin);
+    RowBlock<const Acc> from = read(origin + j + begin, some);
+    if (some.count < 16) {
+      copy_rows(from, some);
+      std::fill_n(scratch, begin * layout.key_width, Acc(0));
+      std::fill_n(scratch + end * layout.key_width, (16 - end) * layout.key_width, Acc(0));
+      from = rows;
+    }
     RowsAhead later(ahead(origin + j), 16, layout.channels);
     for (Index l = 0; l < 16; l += width) {
       transpose_rows(
-          scratch + l * layout.key_width, layout.key_width, layout.channels, panel + l, Index{16},
+          from.data + l * from.stride, from.stride, layout.channels, panel + l, Index{16},
           [](auto x) ROVE_INLINE_LAMBDA { return x; }, [&]() ROVE_INLINE_LAMBDA { later.ask(); });
     }
   }
@@ -125,12 +128,13 @@ bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, 
   auto good = simd::is_finite<P>(simd::broadcast<P>(0));
   for (Index slot = used.first; slot < used.last; slot += 16) {
     const Index count = (std::min)(Index{16}, used.last - slot);
-    read(slot, RowBlock<Acc>{scratch, count, layout.value_channels, layout.value_width});
+    const RowBlock<const Acc> rows =
+        read(slot, RowBlock<Acc>{scratch, count, layout.value_channels, layout.value_width});
     RowsAhead later(ahead(slot), 16, layout.value_channels);
     const auto store = [&](Index c, auto columns) ROVE_INLINE_LAMBDA {
-      const Acc* from = scratch + c;
+      const Acc* from = rows.data + c;
       Acc* place = to + c * layout.block + (slot - origin) * columns;
-      for (Index j = 0; j < count; ++j, from += layout.value_width, place += columns) {
+      for (Index j = 0; j < count; ++j, from += rows.stride, place += columns) {
         for (Index e = 0; e < columns; e += width) {
           const P x = simd::load<P>(from + e);
           good = good & simd::is_finite<P>(x);
@@ -147,22 +151,20 @@ bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, 
 }
 
 /// Packs a tile of query rows times `factor`; `read(rows)` gives them, turned; `later` are rows to ask for on
-/// the way. Writes up to a packet past the tile's end.
+/// the way.
 template <Accumulator Acc, class Read>
 void pack_queries(const PackedLayout<Acc>& layout, int rows, Acc factor, Acc* to, Acc* scratch,
                   const Read& read, RowsAhead later) {
   using P = simd::packet_t<Acc>;
-  constexpr Index stride = TileShape<Acc>::rows;
   constexpr Index width = PackedLayout<Acc>::width;
-  constexpr Index last_group = (stride - 1) / width * width;
-  read(RowBlock<Acc>{scratch, rows, layout.channels, layout.key_width});
-  std::fill_n(scratch + rows * layout.key_width, (last_group + width - rows) * layout.key_width, Acc(0));
-  // The last group first: what it writes past the tile's rows, into the next channel, the others write over.
-  for (Index r = last_group; r >= 0; r -= width) {
-    transpose_rows(
-        scratch + r * layout.key_width, layout.key_width, layout.channels, to + r, stride,
-        [factor](P x) ROVE_INLINE_LAMBDA { return x * simd::broadcast<P>(factor); },
-        [&]() ROVE_INLINE_LAMBDA { later.ask(); });
+  const RowBlock<const Acc> queries = read(RowBlock<Acc>{scratch, rows, layout.channels, layout.key_width});
+  for (int r = 0; r < rows; ++r) {
+    const Acc* const from = queries.data + r * queries.stride;
+    for (Index c = 0; c < layout.key_width; c += width) {
+      Acc* const place = to + (c / 16 * TileShape<Acc>::rows + r) * 16 + c % 16;
+      simd::store<P>(place, simd::load<P>(from + c) * simd::broadcast<P>(factor));
+      if (c * static_cast<Index>(sizeof(Acc)) % 64 == 0) later.ask();
+    }
   }
 }
 

@@ -19,6 +19,7 @@
 #include "rove/attention/softmax_state.hpp"
 #include "rove/attention/tiled/ahead.hpp"
 #include "rove/attention/tiled/pack.hpp"
+#include "rove/attention/tiled/score.hpp"
 #include "rove/attention/tiled/softmax.hpp"
 #include "rove/attention/tiled/tile.hpp"
 #include "rove/attention/tiled/view.hpp"
@@ -58,7 +59,8 @@ class TiledRun {
         layout_(problem.channels(), problem.value_channels()),
         query_factor_(static_cast<Acc>(problem.effective_scale() * (has_score ? 1 : std::numbers::log2e))) {
     // Fewer rows where that is what it takes to keep within 1 MiB, or to give every worker some tasks.
-    const Index row_bytes = static_cast<Index>(sizeof(Acc)) * (layout_.channels + 2 * layout_.value_width);
+    const Index row_bytes =
+        static_cast<Index>(sizeof(Acc)) * (layout_.query_tile() / tile_rows + 2 * layout_.value_width);
     Index tiles = (std::min)(most_tiles, Index{700} * 1024 / (row_bytes * tile_rows));
     if (workers > 1) {
       const Index all = (problem.q_len() + tile_rows - 1) / tile_rows * problem.batch() * problem.heads();
@@ -117,8 +119,8 @@ class TiledRun {
     return static_cast<Index>(off_page) + wave_ * blocks_.most() * layout_.elements();
   }
   Index worker_elements() const {
-    return rows_ * (layout_.channels + 2 * layout_.value_width) + tile_rows * weights_stride + width +
-           layout_.scratch();
+    return rows_ / tile_rows * layout_.query_tile() + 2 * rows_ * layout_.value_width +
+           tile_rows * weights_stride + layout_.scratch();
   }
   Index block_bytes() const { return layout_.elements() * static_cast<Index>(sizeof(Acc)); }
   Acc* keys_at(Index at) const { return packed_.data() + at * layout_.elements(); }
@@ -133,7 +135,9 @@ class TiledRun {
     const Index end = problem_.slots(b).last;
     pack_keys(
         layout_, origin, used, keys_at(at), scratch.data(),
-        [&](Index slot, RowBlock<Acc> rows) { read_keys(problem_, transforms_.key, b, kv_head, slot, rows); },
+        [&](Index slot, RowBlock<Acc> rows) {
+          return read_keys(problem_, transforms_.key, b, kv_head, slot, rows);
+        },
         [&](Index slot) {
           const Index next = slot + rows_ahead;
           return next < end ? problem_.kv.keys(b, kv_head, next) : RowRun<typename Problem::key_storage>{};
@@ -141,7 +145,7 @@ class TiledRun {
     finite_[static_cast<std::size_t>(at)] = pack_values(
         layout_, origin, used, values_at(at), scratch.data(),
         [&](Index slot, RowBlock<Acc> rows) {
-          read_values(problem_, transforms_.value, b, kv_head, slot, rows);
+          return read_values(problem_, transforms_.value, b, kv_head, slot, rows);
         },
         [&](Index slot) {
           const Index next = slot + rows_ahead;
@@ -176,24 +180,25 @@ class TiledRun {
     Acc* const outputs = take(rows_ * layout_.value_width);
     Acc* const totals = take(rows_ * layout_.value_width);
     Acc* const weights = take(tile_rows * weights_stride);
-    Acc* const queries = take(rows_ * layout_.channels + width);
+    Acc* const queries = take(rows_ / tile_rows * layout_.query_tile());
     Acc* const scratch_rows = memory;
     SoftmaxTile<Acc> chunk_state[std::size_t{most_tiles}], total_state[std::size_t{most_tiles}];
 
     const bool several = all.last > (all.first / blocks_.to_a_chunk() + 1) * blocks_.to_a_chunk();
     std::fill_n(outputs, count * layout_.value_width, Acc(0));
     if (several) std::fill_n(totals, count * layout_.value_width, Acc(0));
+    const RowTiles<Acc> cut(count);
+    const Index tiles = cut.count();
     const auto tile_at = [&](Index t) {
-      const Index at = t * tile_rows;
+      const Index at = cut.first(t);
       return Tile{first + at,
-                  static_cast<int>((std::min)(Index{tile_rows}, count - at)),
-                  queries + at * layout_.channels,
+                  cut.rows(t),
+                  queries + t * layout_.query_tile(),
                   outputs + at * layout_.value_width,
                   totals + at * layout_.value_width,
                   chunk_state + t,
                   total_state + t};
     };
-    const Index tiles = (count + tile_rows - 1) / tile_rows;
     for (Index t = 0; t < tiles; ++t) {
       const Tile tile = tile_at(t);
       tile.chunk_state->clear();
@@ -201,7 +206,9 @@ class TiledRun {
       const Index next = tile.first + rows_ahead;
       pack_queries(
           layout_, tile.rows, query_factor_, tile.query, scratch_rows,
-          [&](RowBlock<Acc> rows) { read_queries(problem_, transforms_.query, b, head, tile.first, rows); },
+          [&](RowBlock<Acc> rows) {
+            return read_queries(problem_, transforms_.query, b, head, tile.first, rows);
+          },
           RowsAhead(next < first + count ? query_run(problem_, b, head, next)
                                          : RowRun<typename Problem::query_storage>{},
                     tile.rows, layout_.channels));
@@ -261,7 +268,10 @@ class TiledRun {
 
   /// A tile's output.
   void finish(Index b, Index head, const Tile& tile, bool several, Acc* memory) {
-    const RowBlock<Acc> rows{memory, tile.rows, layout_.value_channels, layout_.value_width};
+    using Transform = std::remove_cvref_t<decltype(transforms_.output)>;
+    const RowBlock<Acc> rows = place_of_outputs<Transform>(
+        problem_, b, head, tile.first,
+        RowBlock<Acc>{memory, tile.rows, layout_.value_channels, layout_.value_width});
     const Acc* const sums = several ? tile.total : tile.output;
     const SoftmaxTile<Acc>& state = several ? *tile.total_state : *tile.chunk_state;
     for (int r = 0; r < tile.rows; ++r) {
@@ -329,11 +339,13 @@ class TiledRun {
       const Index from = first + tiles * part / parts * tile_keys;
       const Index to = first + tiles * (part + 1) / parts * tile_keys;
       in_parts<Acc>(tile.rows, [&](auto rows, int r) ROVE_INLINE_LAMBDA {
-        score_tiles<rows>(tile.query + r, keys_at(at), layout_.channels, from, to,
+        score_tiles<rows>(tile.query + r * 16, keys_at(at), layout_.channels, from, to,
                           weights + r * weights_stride, ahead);
       });
     }
-    if constexpr (has_score) score(b, head, tile, block * layout_.block, used, view, weights);
+    if constexpr (has_score) {
+      score_logits(problem_, b, head, tile.first, tile.rows, block * layout_.block, used, view, weights);
+    }
     Acc rescale[std::size_t{SoftmaxTile<Acc>::rows}];
     softmax_tile(weights, first, last, view, tile.rows, *tile.chunk_state, rescale);
     if (!view.all && finite_[static_cast<std::size_t>(at)] == 0) {
@@ -345,52 +357,6 @@ class TiledRun {
                         view.last - view.first, rescale + r, tile.output + r * layout_.value_width,
                         layout_.value_width);
     });
-  }
-
-  /// Natural logits through the score, then to units of log 2: by packets where the score has that form and
-  /// all slots of the packet are there, otherwise one by one, those that are seen.
-  void score(Index b, Index head, const Tile& tile, Index origin, SlotRange used, const View& view,
-             Acc* weights) const {
-    const IndexRun run = problem_.kv.indices(b, used.first);
-    const bool straight = run.count >= used.count();
-    const Index query = problem_.first_query(b) + tile.first;
-    // Places to score by packets: whole ones of used slots.
-    Index from = view.last, to = view.last;
-    if constexpr (score_takes_packets<typename Problem::score_type, P>) {
-      const Index first = (std::max)(view.first, used.first - origin + width - 1) / width * width;
-      const Index last = (std::min)(view.last + width - 1, used.last - origin) / width * width;
-      if (straight && first < last && score_packets_ready(problem_.score)) from = first, to = last;
-    }
-    for (int r = 0; r < tile.rows; ++r) {
-      Site site{b, head, tile.first + r, 0, query + r, 0};
-      Acc* const logits = weights + r * weights_stride;
-      const auto one_by_one = [&](Index first, Index last) {
-        for (Index j = first; j < last; ++j) {
-          if (!view.sees(r, j)) continue;
-          site.slot = origin + j;
-          site.key = problem_.kv.indices(b, site.slot).first;
-          logits[j] = problem_.score(logits[j], site) * std::numbers::log2e_v<Acc>;
-        }
-      };
-      one_by_one(view.first, from);
-      if constexpr (score_takes_packets<typename Problem::score_type, P>) {
-        // Several at a time: what they share is worked out once.
-        const auto packets = [&](auto count, Index j) ROVE_INLINE_LAMBDA {
-          P x[std::size_t{count}];
-          unrolled<count>([&](auto i) ROVE_INLINE_LAMBDA {
-            site.slot = origin + j + i * width;
-            site.key = run.first + (site.slot - used.first);
-            x[i] = problem_.score.packet(simd::load<P>(logits + j + i * width), site) *
-                   simd::broadcast<P>(std::numbers::log2e_v<Acc>);
-          });
-          unrolled<count>([&](auto i) ROVE_INLINE_LAMBDA { simd::store<P>(logits + j + i * width, x[i]); });
-        };
-        Index j = from;
-        for (; j + 4 * width <= to; j += 4 * width) packets(std::integral_constant<int, 4>{}, j);
-        for (; j < to; j += width) packets(std::integral_constant<int, 1>{}, j);
-      }
-      one_by_one(to, view.last);
-    }
   }
 
   /// A block with NaN or infinities that not every row sees: each row multiplies the keys that it sees and no

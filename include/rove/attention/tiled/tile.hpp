@@ -38,38 +38,51 @@ ROVE_ALWAYS_INLINE void unrolled(F&& f) {
   (std::make_integer_sequence<int, n>{});
 }
 
+/// The left operand of a product: row r has its number t at `from + r · row + t`, `run` of them; the next
+/// ones follow `next` further on.
+template <Accumulator Acc>
+struct LeftRows {
+  const Acc* from;
+  Index row;
+  Index run;
+  Index next;
+};
+
 /// One product of `rows` broadcast numbers a step with `packets` packets a step:
 ///
-///     sum[r][p] = Σ_t left[r · left_row + t · left_step] · right[p · right_packet + t · right_step]
+///     sum[r][p] = Σ_t left[r][t] · right[p · right_packet + t · right_step]
 ///
 /// over t = 0 … steps − 1 in order, one multiply-add each, starting at zero; then done(r, p, sum). Calls
 /// between() before every two steps.
 template <int rows, int packets, simd::PacketLike P, class Acc, class Between, class Done>
-ROVE_ALWAYS_INLINE void tile_product(const Acc* left, Index left_row, Index left_step, const Acc* right,
-                                     Index right_packet, Index right_step, Index steps, Between between,
-                                     Done done) {
+ROVE_ALWAYS_INLINE void tile_product(LeftRows<Acc> left_rows, const Acc* right, Index right_packet,
+                                     Index right_step, Index steps, Between between, Done done) {
   P sum[std::size_t{rows}][std::size_t{packets}];
   unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { sum[r][p] = simd::broadcast<P>(0); });
   });
+  const Acc* left = left_rows.from;
   const auto step = [&]() ROVE_INLINE_LAMBDA {
     P x[std::size_t{packets}];
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { x[p] = simd::load<P>(right + p * right_packet); });
     unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
-      const P a = simd::broadcast<P>(left[r * left_row]);
+      const P a = simd::broadcast<P>(left[r * left_rows.row]);
       unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { sum[r][p] = simd::mul_add(a, x[p], sum[r][p]); });
     });
-    left += left_step;
+    ++left;
     right += right_step;
   };
   // By twos: counting and branching compete with the multiply-adds for ports.
-  Index t = 0;
-  for (; t + 2 <= steps; t += 2) {
-    between();
-    step();
-    step();
+  for (; steps > 0; steps -= left_rows.run) {
+    const Index some = steps < left_rows.run ? steps : left_rows.run;
+    for (Index t = 2; t <= some; t += 2) {
+      between();
+      step();
+      step();
+    }
+    if (some % 2 != 0) step();
+    left += left_rows.next;
   }
-  if (t < steps) step();
   unrolled<rows>([&](auto r) ROVE_INLINE_LAMBDA {
     unrolled<packets>([&](auto p) ROVE_INLINE_LAMBDA { done(r, p, sum[r][p]); });
   });
@@ -96,13 +109,37 @@ ROVE_ALWAYS_INLINE void in_parts(int rows, const F& f) {
   if ((rows & 1) != 0) f(std::integral_constant<int, 1>{}, r);
 }
 
+/// How rows are cut into tiles: whole ones, then one of what is left. Where that would be two rows, too few
+/// multiply-adds to hide how long each takes, the last two tiles share theirs evenly.
+template <Accumulator Acc>
+class RowTiles {
+  static constexpr Index whole = TileShape<Acc>::rows;
+
+ public:
+  explicit RowTiles(Index rows)
+      : rows_(rows), count_((rows + whole - 1) / whole), shares_(rows > whole && rows % whole == 2) {}
+
+  Index count() const { return count_; }
+  /// The first row of tile t; the number of rows where t is count().
+  Index first(Index t) const {
+    if (t == count_) return rows_;
+    return t * whole - (shares_ && t + 1 == count_ ? whole / 2 - 1 : 0);
+  }
+  int rows(Index t) const { return static_cast<int>(first(t + 1) - first(t)); }
+
+ private:
+  Index rows_;
+  Index count_;
+  bool shares_;
+};
+
 /// Numbers from one row of weights to the next: a constant, so that a tile's rows are at constant distances,
 /// and no power of two, so that they lie in different sets of a cache.
 inline constexpr Index weights_stride = longest_key_block + 16;
 
 /// weights[r][key] = Σ_c query[c][r] · keys[key / 16][c][key % 16] for the keys [first, last), whole tiles.
-/// `query` is `[channels][TileShape::rows]`. Tile i of the block's keys asks for the places i · (channels /
-/// 2) and following of `ahead`, channels / 2 of them.
+/// `query` is `[channels / 16][TileShape::rows][16]`. Tile i of the block's keys asks for the places i ·
+/// (channels / 2) and following of `ahead`, channels / 2 of them.
 template <int rows, Accumulator Acc>
 ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channels, Index first, Index last,
                                 Acc* weights, Ahead ahead) {
@@ -114,7 +151,8 @@ ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channel
     const char* request = ahead.from + key / (Shape::packets * width) * (channels / 2) * ahead.step;
     Acc* const to = weights + key;
     tile_product<rows, Shape::packets, P>(
-        query, 1, Shape::rows, right, width == 16 ? channels * 16 : width, 16, channels,
+        LeftRows<Acc>{query, 16, 16, (Shape::rows - 1) * 16}, right, width == 16 ? channels * 16 : width, 16,
+        channels,
         [&]() ROVE_INLINE_LAMBDA {
           simd::prefetch(request);
           request += ahead.step;
@@ -138,8 +176,8 @@ ROVE_NO_INLINE void value_tiles(const Acc* weights, const Acc* values, Index blo
     constexpr int n = packets;
     Acc* const to = output + c;
     tile_product<rows, n, P>(
-        weights + first, weights_stride, 1, values + c * block + first * n * width, width, n * width, count,
-        []() ROVE_INLINE_LAMBDA {},
+        LeftRows<Acc>{weights + first, weights_stride, count, 0}, values + c * block + first * n * width,
+        width, n * width, count, []() ROVE_INLINE_LAMBDA {},
         [&](auto r, auto p, P sum) ROVE_INLINE_LAMBDA {
           Acc* const o = to + r * stride + p * width;
           simd::store<P>(o, simd::mul_add(simd::load<P>(o), simd::broadcast<P>(rescale[r]), sum));
