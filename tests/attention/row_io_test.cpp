@@ -36,6 +36,17 @@ struct Twice {
   }
 };
 
+/// Adds one, which no linear map does: what it has been called with can be told.
+struct OneMore {
+  static constexpr bool is_identity = false;
+  template <class Acc>
+  void forward(Index, Index, std::span<Acc> row) const {
+    for (Acc& x : row) x += 1;
+  }
+  template <class Acc>
+  void adjoint(Index, Index, std::span<Acc>) const {}
+};
+
 class ViewRows : public testing::Test {
  protected:
   std::vector<float> memory = normal_numbers<float>(16 * stride * 2, 61);
@@ -107,7 +118,8 @@ TEST(PlaceOfOutputs, is_the_problems_own_where_nothing_is_to_be_done) {
   Operands<float> operands(1, 2, 2, 9, 4, channels, channels, 63);
   std::vector<float> scratch(16 * stride);
   const RowBlock<float> rows{scratch.data(), 5, channels, stride};
-  const auto problem = operands.problem();
+  auto problem = operands.problem();
+  problem.out.stride[2] = channels / 2;
   const auto place = rove::detail::place_of_outputs<rove::IdentityTransform>(problem, 0, 1, 3, rows);
   EXPECT_EQ(place.data, problem.out.row(0, 1, 3));
   EXPECT_EQ(place.stride, problem.out.stride[2]);
@@ -122,6 +134,21 @@ TEST(PlaceOfOutputs, is_the_problems_own_where_nothing_is_to_be_done) {
   Operands<float, float, float, Eigen::half> rounded(1, 2, 2, 9, 4, channels, channels, 64);
   EXPECT_EQ(rove::detail::place_of_outputs<rove::IdentityTransform>(rounded.problem(), 0, 1, 3, rows).data,
             scratch.data());
+}
+
+TEST(WriteOutputs, leaves_rows_of_zeros_alone_and_no_others) {
+  Operands<float> operands(1, 1, 1, 4, 4, channels, channels, 65);
+  std::vector<float> scratch(4 * stride, 1.0F), right(4 * channels, 2.0F);
+  const RowBlock<float> rows{scratch.data(), 4, channels, stride},
+      results{right.data(), 4, channels, channels};
+  for (float& x : rows.row(0)) x = 0;
+  for (float& x : results.row(0)) x = 0;
+  rows.row(1).front() = 0;
+  results.row(1).front() = 1;
+  for (float& x : rows.row(3).first(channels - 1)) x = 0;
+  for (float& x : results.row(3).first(channels - 1)) x = 1;
+  rove::detail::write_outputs(operands.problem(), OneMore{}, 0, 0, 0, rows);
+  EXPECT_EQ(operands.out, right);
 }
 
 }  // namespace

@@ -226,6 +226,8 @@ TEST(RotaryFrame, position_ids_into_a_table_with_rows_per_batch) {
   const rove::RotaryFrame by_own(table(8, consecutive_positions(4, starts)), own, Pairing::half_split, 0, 2);
   EXPECT_EQ(by_shared.batch(), 2);
   EXPECT_EQ(by_shared.tokens(), 2);
+  expect_rows_like_a_row<float>(by_shared, 11);
+  expect_rows_like_a_row<float>(by_own, 11);
   for (Index b = 0; b < 2; ++b) {
     for (Index t = 0; t < 2; ++t) {
       const auto at = static_cast<std::size_t>(t);
