@@ -20,7 +20,7 @@ inline constexpr Index rows_ahead = 32;
 template <class T>
 ROVE_ALWAYS_INLINE void prefetch_row(const T* row, Index channels, Index channel_stride) {
   if (channel_stride != 1) return;
-  constexpr Index line = sizeof(T) < 64 ? static_cast<Index>(64 / sizeof(T)) : 1;
+  constexpr Index line = (std::max)(Index{1}, simd::cache_line / static_cast<Index>(sizeof(T)));
   for (Index i = 0; i * channels_per_element<T> < channels; i += line) simd::prefetch(row + i);
 }
 
@@ -42,7 +42,7 @@ class RowsAhead {
   ROVE_ALWAYS_INLINE const char* next() {
     if (rows_ <= 0) return nullptr;
     const char* const line_at = place_;
-    place_ += line;
+    place_ += simd::cache_line;
     if (place_ - row_ >= row_bytes_ && --rows_ > 0) {
       row_ += stride_;
       place_ = row_;
@@ -55,7 +55,6 @@ class RowsAhead {
   }
 
  private:
-  static constexpr Index line = 64;
   const char* row_;
   const char* place_;
   Index row_bytes_;

@@ -171,6 +171,9 @@ ROVE_ALWAYS_INLINE void store(lane_t<P>* to, P packet) {
   std::memcpy(to, &packet, sizeof packet);
 }
 
+/// Bytes of a cache line, as most processors have it: a guess that is only speed.
+inline constexpr Index cache_line = 64;
+
 /// Asks for the cache line of an address that will be read soon, into the core's second-level cache or, with
 /// a `level` of 1, into its first; a hint, and any address will do.
 template <int level = 2>

@@ -10,6 +10,7 @@
 #include "rove/attention/tiled/tile.hpp"
 #include "rove/core/config.hpp"
 #include "rove/core/scalar.hpp"
+#include "rove/core/simd.hpp"
 
 ROVE_BEGIN_TAGGED
 
@@ -25,7 +26,7 @@ class MemoryAhead {
   MemoryAhead(const PackedLayout<Acc>& layout, Index tiles, const Acc* here)
       : here_(reinterpret_cast<const char*>(here)),
         tiles_(tiles),
-        requests_(layout.block / layout.panel * (layout.channels / 2)) {}  // of score_tiles
+        requests_(layout.block / layout.panel * pairs_of(layout.channels)) {}  // of score_tiles
 
   void add(const void* from, Index bytes) {
     if (count_ == most || bytes <= 0) return;
@@ -42,7 +43,8 @@ class MemoryAhead {
 
   /// What to ask for with tile t: where the tiles before have asked for all, what is at hand, over and over.
   Ahead part(Index t) const {
-    const Index step = std::clamp(bytes_ / (std::max)(Index{1}, tiles_ * requests_), Index{1}, line);
+    const Index step =
+        std::clamp(bytes_ / (std::max)(Index{1}, tiles_ * requests_), Index{1}, simd::cache_line);
     Index at = t * requests_ * step;
     for (std::size_t i = 0; i < count_; ++i) {
       if (at < stretches_[i].bytes) return {stretches_[i].from + at, step};
@@ -56,7 +58,6 @@ class MemoryAhead {
     const char* from;
     Index bytes;
   };
-  static constexpr Index line = 64;
   static constexpr std::size_t most = 5;
   const char* here_;
   Index tiles_;

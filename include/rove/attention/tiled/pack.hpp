@@ -56,6 +56,12 @@ struct PackedLayout {
   }
 };
 
+/// Whether a cache line begins with number i of a run that begins with one.
+template <Accumulator Acc>
+ROVE_ALWAYS_INLINE constexpr bool begins_line(Index i) {
+  return i * static_cast<Index>(sizeof(Acc)) % simd::cache_line == 0;
+}
+
 /// to[c · to_stride + r] = map(from[r · from_stride + c]) for r < width and c < columns, by packets: rows are
 /// read in whole packets, and `width` numbers are written for each c, in the order of c. Calls between() as
 /// often as a cache line's worth is written.
@@ -70,7 +76,7 @@ ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index
     simd::transpose<P>(rows);
     const auto write = [&](int i) ROVE_INLINE_LAMBDA {
       simd::store<P>(to + (c + i) * to_stride, map(rows[i]));
-      if (i * static_cast<int>(sizeof(P)) % 64 == 0) between();
+      if (begins_line<Acc>(i * width)) between();
     };
     if (columns - c >= width) {  // by constants, so that the packets stay in registers
       unrolled<width>([&](auto i) ROVE_INLINE_LAMBDA { write(i); });
@@ -139,7 +145,7 @@ bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, 
           const P x = simd::load<P>(from + e);
           good = good & simd::is_finite<P>(x);
           simd::store<P>(place + e, x);
-          if (e * static_cast<Index>(sizeof(Acc)) % 64 == 0) later.ask();
+          if (begins_line<Acc>(e)) later.ask();
         }
       }
     };
@@ -163,7 +169,7 @@ void pack_queries(const PackedLayout<Acc>& layout, int rows, Acc factor, Acc* to
     for (Index c = 0; c < layout.key_width; c += width) {
       Acc* const place = to + (c / 16 * TileShape<Acc>::rows + r) * 16 + c % 16;
       simd::store<P>(place, simd::load<P>(from + c) * simd::broadcast<P>(factor));
-      if (c * static_cast<Index>(sizeof(Acc)) % 64 == 0) later.ask();
+      if (begins_line<Acc>(c)) later.ask();
     }
   }
 }

@@ -38,8 +38,8 @@ ROVE_ALWAYS_INLINE void unrolled(F&& f) {
   (std::make_integer_sequence<int, n>{});
 }
 
-/// The left operand of a product: row r has its number t at `from + r · row + t`, `run` of them; the next
-/// ones follow `next` further on.
+/// The left operand of a product: row r begins at `from + r · row` with `run` numbers side by side, and goes
+/// on `next` past the end of these.
 template <Accumulator Acc>
 struct LeftRows {
   const Acc* from;
@@ -48,12 +48,18 @@ struct LeftRows {
   Index next;
 };
 
+/// Pairs of steps in a product.
+constexpr Index pairs_of(Index steps) {
+  return steps / 2;
+}
+
 /// One product of `rows` broadcast numbers a step with `packets` packets a step:
 ///
 ///     sum[r][p] = Σ_t left[r][t] · right[p · right_packet + t · right_step]
 ///
 /// over t = 0 … steps − 1 in order, one multiply-add each, starting at zero; then done(r, p, sum). Calls
-/// between() before every two steps.
+/// between() before every two steps, `pairs_of(steps)` times; runs of the left operand that others follow are
+/// of even length.
 template <int rows, int packets, simd::PacketLike P, class Acc, class Between, class Done>
 ROVE_ALWAYS_INLINE void tile_product(LeftRows<Acc> left_rows, const Acc* right, Index right_packet,
                                      Index right_step, Index steps, Between between, Done done) {
@@ -94,8 +100,8 @@ struct Ahead {
   Index step;  ///< bytes to the next place
 };
 
-/// Calls f(rows, first) with a number of rows that is a constant: a whole tile at once, the last one of a
-/// head in parts of 8, 4, 2 and 1.
+/// Calls f(rows, first) with a number of rows that is a constant: a whole tile at once, one of fewer
+/// rows in parts of 8, 4, 2 and 1.
 template <Accumulator Acc, class F>
 ROVE_ALWAYS_INLINE void in_parts(int rows, const F& f) {
   constexpr int whole = TileShape<Acc>::rows;
@@ -138,8 +144,8 @@ class RowTiles {
 inline constexpr Index weights_stride = longest_key_block + 16;
 
 /// weights[r][key] = Σ_c query[c][r] · keys[key / 16][c][key % 16] for the keys [first, last), whole tiles.
-/// `query` is `[channels / 16][TileShape::rows][16]`. Tile i of the block's keys asks for the places i ·
-/// (channels / 2) and following of `ahead`, channels / 2 of them.
+/// `query` is `[channels / 16][TileShape::rows][16]`. Tile i of the block's keys asks for
+/// pairs_of(channels) places of `ahead` from place i · pairs_of(channels) on.
 template <int rows, Accumulator Acc>
 ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channels, Index first, Index last,
                                 Acc* weights, Ahead ahead) {
@@ -148,7 +154,7 @@ ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channel
   constexpr int width = simd::width<P>;
   for (Index key = first; key < last; key += Shape::packets * width) {
     const Acc* right = keys + key / 16 * 16 * channels + key % 16;
-    const char* request = ahead.from + key / (Shape::packets * width) * (channels / 2) * ahead.step;
+    const char* request = ahead.from + key / (Shape::packets * width) * pairs_of(channels) * ahead.step;
     Acc* const to = weights + key;
     tile_product<rows, Shape::packets, P>(
         LeftRows<Acc>{query, 16, 16, (Shape::rows - 1) * 16}, right, width == 16 ? channels * 16 : width, 16,
