@@ -20,7 +20,7 @@ class TileProducts {
   TileProducts(Index head_dim, Index repeats)
       : layout_(head_dim, head_dim),
         repeats_(repeats),
-        queries_(tiles * layout_.query_tile() + 16, 1),
+        queries_(tiles * layout_.query_tile(), 1),
         keys_(layout_.key_block(), 2),
         values_(layout_.value_block(), 3),
         scores_(Shape::rows * rove::detail::weights_stride, 4),

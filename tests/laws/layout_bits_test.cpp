@@ -18,8 +18,13 @@
 #include "rove/attention/key_values/tensor.hpp"
 #include "rove/attention/masks_order.hpp"
 #include "rove/attention/naive.hpp"
+#include "rove/attention/tiled.hpp"
+#include "rove/core/simd.hpp"
 #include "rove/core/tensor_view.hpp"
+#include "rove/frame/rotary.hpp"
 #include "rove/op/attention.hpp"
+#include "rove/position/rotary_frequencies.hpp"
+#include "rove/position/rotation_table.hpp"
 #include "support/bits.hpp"
 #include "support/judge.hpp"
 
@@ -97,6 +102,29 @@ TEST(Bits, B27_B28_strides_of_every_operand) {
 }
 
 // ---- Other storages of the keys -----------------------------------------------------------------
+
+TEST(Bits, one_row_has_any_stride) {
+  constexpr Index far = std::numeric_limits<Index>::min() / 8;
+  constexpr Index width = 2 * rove::simd::native_width<float>;
+  const auto frames = rove::rove_frames(
+      rove::RotaryFrame(rove::RotationTable<float>(rove::rotary_frequencies({.rotary_dim = 2 * width}),
+                                                   rove::consecutive_positions(1)),
+                        rove::Pairing::half_split));
+  const auto check = [&](const auto& kernel, const auto& turned) {
+    Operands<float> operands(1, 1, 1, 1, 1, 2 * width, 2 * width, 57);
+    auto problem = operands.problem();
+    rove::attention(problem, turned, Context{}, kernel);
+    const std::vector<float> right = operands.out;
+    problem.q.stride[2] = problem.kv.k.stride[2] = problem.kv.v.stride[2] = problem.out.stride[2] = far;
+    operands.out.assign(operands.out.size(), 7.0F);
+    rove::attention(problem, turned, Context{}, kernel);
+    EXPECT_EQ(operands.out, right);
+  };
+  check(rove::TiledKernel{}, rove::Frames<>{});
+  check(rove::NaiveKernel{}, rove::Frames<>{});
+  check(rove::TiledKernel{}, frames);
+  check(rove::NaiveKernel{}, frames);
+}
 
 TEST(Bits, pages_are_tensors) {
   Call call;

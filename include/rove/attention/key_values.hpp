@@ -185,8 +185,8 @@ concept RowStorage = requires(const RowRun<Storage>& run, Index row, std::span<d
 /// | `check()` | optional: throws `Error` if the view contradicts itself |
 /// | `overlaps(out)` | optional: whether an output `TensorView` shares memory with the rows |
 ///
-/// `keys`, `values` and `indices` are asked only for slots in `slots(b)`; what their runs say of later slots
-/// than those is not used.
+/// `keys`, `values` and `indices` are asked only for slots in `slots(b)`, by all workers at once; what their
+/// runs say of later slots than those is not used. Rows stay as they are until the call ends.
 template <class KV>
 concept KeyValues = std::copy_constructible<KV> && RowStorage<typename KV::key_storage> &&
     RowStorage<typename KV::value_storage> && requires(const KV& kv, Index i) {

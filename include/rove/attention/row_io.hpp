@@ -49,10 +49,11 @@ template <class Storage, class Transform, Accumulator Acc, class RunOf>
 ROVE_ALWAYS_INLINE RowBlock<const Acc> view_rows(const Transform& transform, Index b, Index first,
                                                  RowBlock<Acc> rows, const RunOf& run_of) {
   if constexpr (std::is_same_v<Storage, Acc> && Transform::is_identity) {
-    const RowRun<Storage> run = run_of(first);
-    if (run.count >= rows.count && run.channel_stride == 1 && run.scale == nullptr &&
-        rows.channels % simd::native_width<Acc> == 0) {
-      return {run.data, rows.count, rows.channels, run.row_stride};
+    if (rows.channels % simd::native_width<Acc> == 0) {
+      const RowRun<Storage> run = run_of(first);
+      if (run.count >= rows.count && run.channel_stride == 1 && run.scale == nullptr) {
+        return {run.data, rows.count, rows.channels, run.row_stride};
+      }
     }
   }
   read_rows<Storage>(transform, b, first, rows, run_of);
@@ -133,6 +134,7 @@ void store_row(T* to, Index stride, std::span<const Acc> row) {
   for (; c < count; ++c) store_rounded(to + c * stride, row[static_cast<std::size_t>(c)]);
 }
 
+/// is_zero_row by every number.
 template <Accumulator Acc>
 ROVE_NO_INLINE bool is_zero_throughout(std::span<const Acc> row) {
   using P = simd::packet_t<Acc>;

@@ -171,9 +171,11 @@ ROVE_NO_INLINE void rotate_short_rows(const Acc* from, Index from_stride, Acc* t
   using P = simd::packet_t<Acc>;
   constexpr int half = n * simd::width<P>;
   const WithAngles with_angles = angles;
-  for (Index r = 0; r < count; ++r, from += from_stride, to += to_stride) {
-    with_angles(r, [from, to](const auto* cos, const auto* sin) ROVE_INLINE_LAMBDA {
-      rotate_packets<direction, n, P>(cos, sin, from, from + half, to, to + half);
+  for (Index r = 0; r < count; ++r) {
+    const Acc* const x = from + r * from_stride;
+    Acc* const target = to + r * to_stride;
+    with_angles(r, [x, target](const auto* cos, const auto* sin) ROVE_INLINE_LAMBDA {
+      rotate_packets<direction, n, P>(cos, sin, x, x + half, target, target + half);
     });
   }
 }
@@ -204,8 +206,8 @@ ROVE_NO_INLINE void rotate_long_rows(Pairing pairing, Index pairs, RowBlock<cons
 }  // namespace detail
 
 /// The same for the first 2 · pairs channels of several rows, `from` and `to` being the same or apart:
-/// `with_angles(r, use)` calls use(cos, sin) with the angles of row r. Rows of whole packets go without
-/// asking anew what they are, which costs a short row more than its arithmetic.
+/// `with_angles(r, use)` calls use(cos, sin) with the angles of row r; it may be copied. Rows of whole
+/// packets go without asking anew what they are, which costs a short row more than its arithmetic.
 template <Direction direction, class WithAngles, Accumulator Acc>
 ROVE_ALWAYS_INLINE void rotate_rows(Pairing pairing, Index pairs, RowBlock<const Acc> from, RowBlock<Acc> to,
                                     const WithAngles& with_angles) {
@@ -214,7 +216,7 @@ ROVE_ALWAYS_INLINE void rotate_rows(Pairing pairing, Index pairs, RowBlock<const
     detail::rotate_short_rows<direction, packets>(from.data, from.stride, to.data, to.stride, to.count,
                                                   with_angles);
   };
-  // Heads of 64 and 128 channels, by packets of 16 and of 8.
+  // 64 and 128 channels in packets of 16, 32 and 64 in packets of 8.
   if (pairing == Pairing::half_split && pairs == 2 * width) {
     rotate_short(std::integral_constant<int, 2>{});
   } else if (pairing == Pairing::half_split && pairs == 4 * width) {

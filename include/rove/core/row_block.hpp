@@ -42,11 +42,15 @@ ROVE_BEGIN_TAGGED
 
 namespace detail {
 
+/// The loop of copy_rows, out of line: most frames copy nothing. Rows by their numbers, not from one to the
+/// next: the stride of a single row is any number.
 template <class T>
 ROVE_NO_INLINE void copy_row_channels(const T* from, Index from_stride, T* to, Index to_stride, Index rows,
                                       Index channels) {
-  for (Index r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
-    for (Index c = 0; c < channels; ++c) to[c] = from[c];
+  for (Index r = 0; r < rows; ++r) {
+    const T* const row = from + r * from_stride;
+    T* const target = to + r * to_stride;
+    for (Index c = 0; c < channels; ++c) target[c] = row[c];
   }
 }
 

@@ -118,7 +118,7 @@ class LeftFactor {
       detail::act_rows<action>(frame_, frame_row(b), t, from, to);
       factor_rows<action>(b, to);
     } else {
-      copy_rows(from, to, 0, to.channels);
+      copy_rows(from, to);
       factor_rows<action>(b, to);
       detail::act_rows<action>(frame_, frame_row(b), t, RowBlock<const Acc>(to), to);
     }

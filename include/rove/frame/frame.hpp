@@ -168,7 +168,7 @@ ROVE_ALWAYS_INLINE void act_rows(const F& frame, Index b, Index t, RowBlock<cons
   if constexpr (ActsOnRows<action, F, Acc>) {
     frame.template act_rows<action>(b, t, from, to);
   } else {
-    copy_rows(from, to, 0, to.channels);
+    copy_rows(from, to);
     for (Index r = 0; r < to.count; ++r) act_row<action>(frame, b, t + r, to.row(r));
   }
 }

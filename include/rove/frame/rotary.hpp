@@ -100,6 +100,7 @@ class RotaryFrame {
   ROVE_ALWAYS_INLINE void act_rows(Index b, Index t, RowBlock<const Acc> from, RowBlock<Acc> to) const {
     check_rows<Acc>();
     ROVE_ASSERT(to.channels >= channels());
+    ROVE_ASSERT(b >= 0 && (batch() == 1 || b < batch()) && t >= 0 && t + to.count <= tokens());
     constexpr bool forward = action == Action::apply || action == Action::inverse_transpose;
     copy_rows(from, to, 0, first_channel_);
     copy_rows(from, to, channels(), to.channels);

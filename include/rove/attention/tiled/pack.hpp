@@ -44,9 +44,14 @@ struct PackedLayout {
   Index key_block() const { return block * channels; }
   Index value_block() const { return block * value_width; }
   Index elements() const { return key_block() + value_block(); }
-  Index query_tile() const { return TileShape<Acc>::rows * ((channels + 15) / 16 * 16); }
+  Index query_tile() const {
+    return TileShape<Acc>::rows * ((channels + query_panel - 1) / query_panel * query_panel);
+  }
   /// Numbers that a worker needs to pack keys, values or a tile of queries, or to finish a tile of outputs.
-  Index scratch() const { return Index{16} * (std::max)(key_width, value_width); }
+  Index scratch() const {
+    static_assert(TileShape<Acc>::rows <= 16);
+    return 16 * (std::max)(key_width, value_width);
+  }
   /// Where channel c of the value in place j of the block is.
   Index value_at(Index j, Index c) const {
     const Index whole = value_width / panel * panel;
@@ -106,6 +111,8 @@ void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Ac
       std::fill_n(panel, 16 * layout.channels, Acc(0));
       continue;
     }
+    // Before they are read: rows need not stay where they were when others have been asked for.
+    RowsAhead later(ahead(origin + j), 16, layout.channels);
     const RowBlock<Acc> some = rows.part(begin, end - begin);
     RowBlock<const Acc> from = read(origin + j + begin, some);
     if (some.count < 16) {
@@ -114,7 +121,6 @@ void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Ac
       std::fill_n(scratch + end * layout.key_width, (16 - end) * layout.key_width, Acc(0));
       from = rows;
     }
-    RowsAhead later(ahead(origin + j), 16, layout.channels);
     for (Index l = 0; l < 16; l += width) {
       transpose_rows(
           from.data + l * from.stride, from.stride, layout.channels, panel + l, Index{16},
@@ -134,13 +140,13 @@ bool pack_values(const PackedLayout<Acc>& layout, Index origin, SlotRange used, 
   auto good = simd::is_finite<P>(simd::broadcast<P>(0));
   for (Index slot = used.first; slot < used.last; slot += 16) {
     const Index count = (std::min)(Index{16}, used.last - slot);
+    RowsAhead later(ahead(slot), 16, layout.value_channels);
     const RowBlock<const Acc> rows =
         read(slot, RowBlock<Acc>{scratch, count, layout.value_channels, layout.value_width});
-    RowsAhead later(ahead(slot), 16, layout.value_channels);
     const auto store = [&](Index c, auto columns) ROVE_INLINE_LAMBDA {
-      const Acc* from = rows.data + c;
       Acc* place = to + c * layout.block + (slot - origin) * columns;
-      for (Index j = 0; j < count; ++j, from += rows.stride, place += columns) {
+      for (Index j = 0; j < count; ++j, place += columns) {
+        const Acc* const from = rows.data + j * rows.stride + c;
         for (Index e = 0; e < columns; e += width) {
           const P x = simd::load<P>(from + e);
           good = good & simd::is_finite<P>(x);
@@ -167,7 +173,7 @@ void pack_queries(const PackedLayout<Acc>& layout, int rows, Acc factor, Acc* to
   for (int r = 0; r < rows; ++r) {
     const Acc* const from = queries.data + r * queries.stride;
     for (Index c = 0; c < layout.key_width; c += width) {
-      Acc* const place = to + (c / 16 * TileShape<Acc>::rows + r) * 16 + c % 16;
+      Acc* const place = to + (c / query_panel * TileShape<Acc>::rows + r) * query_panel + c % query_panel;
       simd::store<P>(place, simd::load<P>(from + c) * simd::broadcast<P>(factor));
       if (begins_line<Acc>(c)) later.ask();
     }

@@ -339,7 +339,7 @@ class TiledRun {
       const Index from = first + tiles * part / parts * tile_keys;
       const Index to = first + tiles * (part + 1) / parts * tile_keys;
       in_parts<Acc>(tile.rows, [&](auto rows, int r) ROVE_INLINE_LAMBDA {
-        score_tiles<rows>(tile.query + r * 16, keys_at(at), layout_.channels, from, to,
+        score_tiles<rows>(tile.query + r * query_panel, keys_at(at), layout_.channels, from, to,
                           weights + r * weights_stride, ahead);
       });
     }

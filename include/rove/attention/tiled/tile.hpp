@@ -120,6 +120,7 @@ ROVE_ALWAYS_INLINE void in_parts(int rows, const F& f) {
 template <Accumulator Acc>
 class RowTiles {
   static constexpr Index whole = TileShape<Acc>::rows;
+  static_assert(whole % 2 == 0);
 
  public:
   explicit RowTiles(Index rows)
@@ -143,9 +144,12 @@ class RowTiles {
 /// and no power of two, so that they lie in different sets of a cache.
 inline constexpr Index weights_stride = longest_key_block + 16;
 
-/// weights[r][key] = Σ_c query[c][r] · keys[key / 16][c][key % 16] for the keys [first, last), whole tiles.
-/// `query` is `[channels / 16][TileShape::rows][16]`. Tile i of the block's keys asks for
-/// pairs_of(channels) places of `ahead` from place i · pairs_of(channels) on.
+/// Channels of a packed query that lie side by side.
+inline constexpr Index query_panel = 16;
+
+/// weights[r][key] = Σ_c query[c / 16][r][c % 16] · keys[key / 16][c][key % 16] for the keys [first, last),
+/// whole tiles. `query` is `[panels of query_panel channels][TileShape::rows][query_panel]`. Tile i of the
+/// block's keys asks for pairs_of(channels) places of `ahead` from place i · pairs_of(channels) on.
 template <int rows, Accumulator Acc>
 ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channels, Index first, Index last,
                                 Acc* weights, Ahead ahead) {
@@ -157,8 +161,8 @@ ROVE_NO_INLINE void score_tiles(const Acc* query, const Acc* keys, Index channel
     const char* request = ahead.from + key / (Shape::packets * width) * pairs_of(channels) * ahead.step;
     Acc* const to = weights + key;
     tile_product<rows, Shape::packets, P>(
-        LeftRows<Acc>{query, 16, 16, (Shape::rows - 1) * 16}, right, width == 16 ? channels * 16 : width, 16,
-        channels,
+        LeftRows<Acc>{query, query_panel, query_panel, (Shape::rows - 1) * query_panel}, right,
+        width == 16 ? channels * 16 : width, 16, channels,
         [&]() ROVE_INLINE_LAMBDA {
           simd::prefetch(request);
           request += ahead.step;
