@@ -67,12 +67,12 @@ ROVE_ALWAYS_INLINE constexpr bool begins_line(Index i) {
   return i * static_cast<Index>(sizeof(Acc)) % simd::cache_line == 0;
 }
 
-/// to[c · to_stride + r] = map(from[r · from_stride + c]) for r < width and c < columns, by packets: rows are
-/// read in whole packets, and `width` numbers are written for each c, in the order of c. Calls between() as
-/// often as a cache line's worth is written.
-template <Accumulator Acc, class Map, class Between>
+/// to[c · to_stride + r] = from[r · from_stride + c] for r < width and c < columns, by packets: rows are read
+/// in whole packets, and `width` numbers are written for each c, in the order of c. Calls between() as often
+/// as a cache line's worth is written.
+template <Accumulator Acc, class Between>
 ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index columns, Acc* to,
-                                       Index to_stride, const Map& map, const Between& between) {
+                                       Index to_stride, const Between& between) {
   using P = simd::packet_t<Acc>;
   constexpr int width = simd::width<P>;
   for (Index c = 0; c < columns; c += width) {
@@ -80,7 +80,7 @@ ROVE_ALWAYS_INLINE void transpose_rows(const Acc* from, Index from_stride, Index
     for (int r = 0; r < width; ++r) rows[r] = simd::load<P>(from + r * from_stride + c);
     simd::transpose<P>(rows);
     const auto write = [&](int i) ROVE_INLINE_LAMBDA {
-      simd::store<P>(to + (c + i) * to_stride, map(rows[i]));
+      simd::store<P>(to + (c + i) * to_stride, rows[i]);
       if (begins_line<Acc>(i * width)) between();
     };
     if (columns - c >= width) {  // by constants, so that the packets stay in registers
@@ -111,7 +111,6 @@ void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Ac
       std::fill_n(panel, 16 * layout.channels, Acc(0));
       continue;
     }
-    // Before they are read: rows need not stay where they were when others have been asked for.
     RowsAhead later(ahead(origin + j), 16, layout.channels);
     const RowBlock<Acc> some = rows.part(begin, end - begin);
     RowBlock<const Acc> from = read(origin + j + begin, some);
@@ -122,9 +121,8 @@ void pack_keys(const PackedLayout<Acc>& layout, Index origin, SlotRange used, Ac
       from = rows;
     }
     for (Index l = 0; l < 16; l += width) {
-      transpose_rows(
-          from.data + l * from.stride, from.stride, layout.channels, panel + l, Index{16},
-          [](auto x) ROVE_INLINE_LAMBDA { return x; }, [&]() ROVE_INLINE_LAMBDA { later.ask(); });
+      transpose_rows(from.data + l * from.stride, from.stride, layout.channels, panel + l, Index{16},
+                     [&]() ROVE_INLINE_LAMBDA { later.ask(); });
     }
   }
 }
