@@ -1,3 +1,4 @@
+// Masks site by site, bit by bit and tile by tile against formulas; how they join; what they refuse.
 #include "rove/attention/mask.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,6 @@
 #include <random>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "rove/attention/any_mask.hpp"
@@ -21,13 +21,9 @@
 #include "rove/attention/masks_order.hpp"
 #include "rove/core/tensor_view.hpp"
 #include "support/error_of.hpp"
+#include "support/masks.hpp"
 
 namespace outside {
-
-// A mask of somebody else's, with no more than it must have.
-struct EvenKeys {
-  bool visible(const rove::Site& site) const { return site.key % 2 == 0; }
-};
 
 struct NoMask {
   int visible = 1;
@@ -482,38 +478,6 @@ TEST(Mask, joins_and_any_mask_pass_checks_on) {
   EXPECT_EQ(error(AnyMask(bad)), "boolean_mask: data is null");
   EXPECT_EQ(error(AnyMask()), "(no error)");
   EXPECT_EQ(error(outside::EvenKeys{}), "(no error)");
-}
-
-// ---- Lambdas and run-time choice ----------------------------------------------------------------
-
-TEST(Mask, lambdas_get_indices_or_the_site) {
-  Site got;
-  const auto by_index = rove::mask([&](Index b, Index h, Index query, Index key) {
-    got = Site{.batch = b, .head = h, .query = query, .key = key};
-    return true;
-  });
-  EXPECT_TRUE(by_index.visible({1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ((std::vector<Index>{got.batch, got.head, got.query, got.key}), (std::vector<Index>{1, 2, 5, 6}));
-  const auto by_site = rove::mask([&](auto site) {
-    got = site;
-    return 0;
-  });
-  EXPECT_FALSE(by_site.visible({1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ((std::vector<Index>{got.row, got.slot}), (std::vector<Index>{3, 4}));
-}
-
-TEST(Mask, any_mask_is_chosen_at_run_time_and_shared) {
-  AnyMask mask;
-  EXPECT_TRUE(mask.visible(Site{.query = 0, .key = 1}));
-  mask = rove::causal();
-  EXPECT_FALSE(mask.visible(Site{.query = 0, .key = 1}));
-  const AnyMask copy = mask;
-  mask = mask & rove::window(2);
-  EXPECT_TRUE(copy.visible(Site{.query = 5, .key = 1}));
-  EXPECT_FALSE(mask.visible(Site{.query = 5, .key = 1}));
-  mask = outside::EvenKeys{};
-  EXPECT_TRUE(mask.visible(Site{.query = 0, .key = 2}));
-  EXPECT_EQ(mask.tile(TileRange{}), TileVisibility::some);
 }
 
 }  // namespace

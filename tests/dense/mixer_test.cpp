@@ -14,6 +14,7 @@
 #include "rove/dense/convolution.hpp"
 #include "rove/dense/rotation.hpp"
 #include "rove/dense/structure.hpp"
+#include "support/dense.hpp"
 #include "support/smollm2.hpp"
 
 namespace {
@@ -22,15 +23,8 @@ using rove::Index;
 using namespace rove::dense;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
-
-bool causal(Index i, Index j) {
-  return j <= i;
-}
-
-MatrixXd random_matrix(std::mt19937_64& engine, Index rows, Index cols) {
-  std::normal_distribution<double> normal;
-  return MatrixXd::NullaryExpr(rows, cols, [&] { return normal(engine); });
-}
+using test::causal;
+using test::random_matrix;
 
 MatrixXd rotation(Index channels, Index position, double base = 100) {
   return rotation_matrix(channels, inverse_frequencies(channels, base), static_cast<double>(position),

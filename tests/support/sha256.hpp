@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace test {
 
@@ -76,5 +77,17 @@ class Sha256 {
   std::array<std::uint8_t, 64> block_{};
   std::uint64_t length_ = 0;
 };
+
+/// Of the elements' bytes, as 64 digits.
+template <class T>
+std::string hash_of(std::span<const T> list) {
+  Sha256 sum;
+  sum.add(std::as_bytes(list));
+  return sum.hex();
+}
+template <class T>
+std::string hash_of(const std::vector<T>& list) {
+  return hash_of(std::span<const T>(list));
+}
 
 }  // namespace test
