@@ -114,7 +114,7 @@ TEST_F(ViewRows, of_runs_that_end_before_them_are_read_into_scratch) {
   EXPECT_TRUE(copied(read, rows, channels, 1));
 }
 
-TEST(PlaceOfOutputs, is_the_problems_own_where_nothing_is_to_be_done) {
+TEST(PlaceOfOutputs, is_in_the_output_for_rows_that_stay_as_they_are) {
   Operands<float> operands(1, 2, 2, 9, 4, channels, channels, 63);
   std::vector<float> scratch(16 * stride);
   const RowBlock<float> rows{scratch.data(), 5, channels, stride};

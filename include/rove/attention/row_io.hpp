@@ -158,7 +158,7 @@ ROVE_ALWAYS_INLINE bool is_zero_row(std::span<const Acc> row) {
 }
 
 /// Memory for outputs from row `first` on before they are transformed and rounded: `rows`, or the problem's
-/// own rows where nothing of this is to be done.
+/// own rows where these are as they will stay and `write_outputs` has nothing to do.
 template <class Transform, class Problem, Accumulator Acc>
 ROVE_ALWAYS_INLINE RowBlock<Acc> place_of_outputs(const Problem& problem, Index b, Index head, Index first,
                                                   RowBlock<Acc> rows) {
@@ -170,9 +170,8 @@ ROVE_ALWAYS_INLINE RowBlock<Acc> place_of_outputs(const Problem& problem, Index 
   return rows;
 }
 
-/// Transforms `rows` and rounds them into the problem's output from row `first` on, unless they lie there;
-/// what is left in `rows` is not said. A row of zeros stays one whatever its transform, so that a row without
-/// keys is +0 on every path.
+/// Transforms `rows` and rounds them into the problem's output from row `first` on; what is left in `rows` is
+/// not said. A row of zeros stays one whatever its transform, so that a row without keys is +0 on every path.
 template <class Problem, class Transform, class Acc>
 void write_outputs(const Problem& problem, const Transform& transform, Index b, Index head, Index first,
                    RowBlock<Acc> rows) {
@@ -184,9 +183,6 @@ void write_outputs(const Problem& problem, const Transform& transform, Index b, 
     }
   };
   if constexpr (Transform::is_identity) {
-    if constexpr (std::is_same_v<typename Problem::output_storage, Acc>) {
-      if (rows.data == problem.out.row(b, head, first)) return;
-    }
     store(0, rows.count);
   } else {
     for (Index r = 0; r < rows.count; ++r) {

@@ -282,7 +282,7 @@ class TiledRun {
       settle_row(problem_, b, head, tile.first + r, sums + r * layout_.value_width, state.row(r),
                  rows.row(r));
     }
-    write_outputs(problem_, transforms_.output, b, head, tile.first, rows);
+    if (rows.data == memory) write_outputs(problem_, transforms_.output, b, head, tile.first, rows);
   }
 
   void merge_chunk(const Tile& tile) {
